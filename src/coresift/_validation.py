@@ -167,9 +167,9 @@ def _one_dimensional(values: np.ndarray, name: str) -> np.ndarray:
     return values
 
 
-def _check_length(values: np.ndarray, n_samples: int, name: str) -> None:
-    if len(values) != n_samples:
-        raise InvalidInputError(f"{name} has length {len(values)}, but X has {n_samples} rows.")
+def check_length(length: int, n_samples: int, name: str, of: str = "X") -> None:
+    if length != n_samples:
+        raise InvalidInputError(f"{name} has length {length}, but {of} has {n_samples} rows; they must be equal.")
 
 
 def check_weights(sample_weight: Any, n_samples: int) -> np.ndarray:
@@ -179,7 +179,7 @@ def check_weights(sample_weight: Any, n_samples: int) -> np.ndarray:
     weights = check_numbers(sample_weight, name := "sample_weight")
     if weights.ndim == 0:
         weights = np.full(n_samples, float(weights))
-    _check_length(_one_dimensional(weights, name), n_samples, name)
+    check_length(len(_one_dimensional(weights, name)), n_samples, name)
     _check_not_negative(weights, name)
     with np.errstate(over="ignore"):
         total = weights.sum()
@@ -225,7 +225,7 @@ def check_targets(y: Any, n_samples: int, name: str = "y") -> np.ndarray:
     targets = check_numbers(y, name)
     if targets.ndim not in (1, 2) or targets.size == 0:
         raise InvalidInputError(f"{name} has shape {targets.shape}; it must be ({n_samples},) or ({n_samples}, K).")
-    _check_length(targets, n_samples, name)
+    check_length(len(targets), n_samples, name)
     targets = targets.reshape(n_samples, -1)
     bad = np.argwhere(~(np.abs(targets) <= LARGEST_TARGET))
     if len(bad) > 0:
@@ -261,9 +261,8 @@ def parse_budget(budget: Any, n_rows: int) -> int:
         try:
             budget = int(text) if re.fullmatch(r"[+-]?\d+", text) else share(text)
         except (ValueError, ArithmeticError):
-            raise InvalidInputError(
-                f"budget = {budget!r} must be a number of rows, a fraction such as 0.05 or a percentage such as 5%."
-            ) from None
+            wanted = "a number of rows, a fraction such as 0.05 or a percentage such as 5%"
+            raise InvalidInputError(f"budget = {budget!r} must be {wanted}.") from None
     return check_budget(budget, n_rows, "budget")
 
 

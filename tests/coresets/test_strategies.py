@@ -1,6 +1,9 @@
 """Strategies for tables: what each promises, the same from files and arrays, and ``auto`` that follows the evidence."""
 
+import itertools
 import re
+from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -56,6 +59,15 @@ def test_files_and_frames_give_the_same_rows(file, strategy):
     assert stored.indices.tolist() == held.indices.tolist()
     np.testing.assert_allclose(stored.weights, held.weights, rtol=1e-6)
     assert 0 not in stored.indices  # it has no weight
+
+
+@pytest.mark.parametrize("strategy", ["cover", "fixed"])
+def test_units_do_not_matter(strategy):
+    X, y = table(n=600)
+    options = {"labels": y, "strategy": strategy, "preparation": None, "random_state": 1}
+    found = [select(X * unit, 40, **options).coreset.indices for unit in (1.0, 2.0**70, 2.0**-70)]
+    np.testing.assert_array_equal(found[1], found[0])
+    np.testing.assert_array_equal(found[2], found[0])
 
 
 def test_shares_follow_the_power_of_the_class_sizes():
@@ -226,3 +238,13 @@ def test_the_plan_counts_the_comparison():
     assert "comparison" not in planned("kernel", targets=X[:, 0]).passes  # nothing was found to help
     found = select(X[:2000], 50, targets=X[:2000, 0], model="kernel", strategy="auto")
     assert (found.report.strategy, "nothing else was found to help kernel" in found.report.reason) == ("uniform", True)
+
+
+def test_the_seconds_of_passes_of_one_name_are_summed(monkeypatch):
+    X, y = table()
+    clock = itertools.count()  # so that each pass takes one second
+    monkeypatch.setattr("coresift.coresets.fitting.time", SimpleNamespace(perf_counter=lambda: float(next(clock))))
+    names = Counter()
+    found = select(X, 200, labels=y, strategy="linear", on_pass=lambda name, _: names.update([name]))
+    assert names["calibration"] > 1
+    assert found.report.seconds == names

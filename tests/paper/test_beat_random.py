@@ -1,5 +1,7 @@
 """The page of aims says what the records say."""
 
+from dataclasses import replace
+
 import pytest
 
 from paper.__main__ import main
@@ -41,6 +43,8 @@ def test_times_are_those_of_common_seeds():
     ours, theirs = Runs({}, {0: 3.0, 1: 5.0, 2: 100.0}), Runs({}, {0: 2.0, 1: 2.0, 7: 50.0})
     assert time_ratio(ours, theirs) == 2.0
     assert time_ratio(ours, runs()) is None
+    slow, fast = dict.fromkeys(range(3), "slow"), {0: "slow", 1: "fast", 7: "slow"}
+    assert time_ratio(replace(ours, processors=slow), replace(theirs, processors=fast)) == 1.5  # seed 1: two kinds
 
 
 def record(method, every, budget, seed, accuracy, seconds, scale="paper"):

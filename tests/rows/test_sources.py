@@ -79,6 +79,30 @@ def test_lists_of_different_lengths(tmp_path: Path) -> None:
         list(open_rows(path).blocks())
 
 
+@pytest.mark.parametrize("suffix", ["feather", "parquet"])
+@pytest.mark.parametrize("kind", [pa.list_(pa.float32()), pa.list_(pa.float32(), 2)])
+def test_lists_after_empty_batches_and_files(tmp_path: Path, suffix: str, kind: pa.DataType) -> None:
+    empty, full = (pa.record_batch({"v": pa.array(rows, kind)}) for rows in ([], [[1.0, 2.0], [3.0, 4.0]]))
+    open_writer = pa.ipc.new_file if suffix == "feather" else parquet.ParquetWriter
+
+    def write_batches(name: str, *batches: pa.RecordBatch) -> Path:
+        with open_writer(tmp_path / f"{name}.{suffix}", batches[0].schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+        return tmp_path / f"{name}.{suffix}"
+
+    with pytest.raises(InvalidInputError, match=r"no rows|lists of column 'v' are empty"):
+        open_rows(write_batches("a", empty))
+    for source in (write_batches("b", empty, full, empty, full), tmp_path):
+        rows = open_rows(source)
+        assert rows.names == ["v[0]", "v[1]"]
+        np.testing.assert_array_equal(np.concatenate([block.X for block in rows.blocks()]), [[1, 2], [3, 4]] * 2)
+    write_batches("b", pa.record_batch({"u": np.zeros(3)}))
+    write_batches("c", full)
+    with pytest.raises(InvalidInputError, match=rf"b\.{suffix}: no column 'v', which .*a\.{suffix} has"):
+        open_rows(tmp_path)
+
+
 def test_files_of_different_schemas(tmp_path: Path) -> None:
     write(tmp_path / "a.parquet", x=np.zeros(3), y=np.zeros(3))
     write(tmp_path / "b.parquet", x=np.zeros(3))

@@ -105,7 +105,7 @@ def test_features():
     for positions, part in context.parts():
         np.testing.assert_array_equal(part.features(own), own[positions])
         np.testing.assert_array_equal(part.features("pca"), context.features("pca")[positions])
-    with pytest.raises(InvalidInputError, match="features has 5 rows, but X has 60"):
+    with pytest.raises(InvalidInputError, match="features has length 5, but X has 60 rows"):
         context.features(own[:5])
     with pytest.raises(InvalidInputError, match="'raw', 'pca'"):
         context.features("umap")
@@ -152,7 +152,7 @@ def test_gradients_from_elsewhere():
     given = RNG.normal(size=(60, 9))
     core = Craig().select(SelectionContext(X, gradients=given), 6, RNG)
     assert core.weights.sum() == 60
-    with pytest.raises(InvalidInputError, match="gradients has 5 rows, but X has 60"):
+    with pytest.raises(InvalidInputError, match="gradients has length 5, but X has 60 rows"):
         SelectionContext(X, gradients=given[:5])
     with pytest.raises(InvalidInputError, match="needs labels"):
         PerClass(Craig()).select(SelectionContext(X, gradients=given), 6, RNG)

@@ -38,7 +38,7 @@ def test_parts_of_a_layer():
 
 
 def test_factors_that_do_not_fit_are_refused():
-    with pytest.raises(InvalidInputError, match="inputs has 2 rows, but residuals has 3"):
+    with pytest.raises(InvalidInputError, match="inputs has length 2, but residuals has 3 rows"):
         Gradients(np.zeros((3, 1)), np.zeros((2, 1)))
     with pytest.raises(InvalidInputError, match="residuals must be a two-dimensional array of floats"):
         Gradients(np.zeros(3))

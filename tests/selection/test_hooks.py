@@ -354,7 +354,7 @@ def test_a_named_layer():
         ({"loss": lambda output, y: functional.cross_entropy(output, y)}, "reduces over the samples"),
         ({"X": np.full((23, 6), np.inf, np.float32)}, "NaN or infinity"),
         ({"y": None}, "give the context y"),
-        ({"y": Y[:5]}, "y has 5 rows, but X has 23; they"),
+        ({"y": Y[:5]}, "y has length 5, but X has 23 rows; they"),
     ],
 )
 def test_what_cannot_be_used_is_refused(change, message):

@@ -1,6 +1,7 @@
 """Scores of a short training, by hand and with planted rows; rules that choose by them."""
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -137,7 +138,7 @@ def test_scores_are_saved_and_loaded(tmp_path):
     without = SelectionContext(*data())
     for given in (scores, tmp_path / "scores.npz", str(tmp_path / "scores.npz")):
         assert ByScore(scores=given).select(without, 20, rng()) == ByScore().select(context, 20, rng())
-    with pytest.raises(InvalidInputError, match="300 rows, but there are 9"):
+    with pytest.raises(InvalidInputError, match="scores has length 300, but X has 9 rows"):
         ByScore(scores=scores).select(SelectionContext(np.zeros((9, 5))), 3, rng())
     np.savez(tmp_path / "other.npz", x=np.zeros(3))
     with pytest.raises(InvalidInputError, match="holds none of"):
@@ -259,3 +260,38 @@ def test_what_cannot_be_scored():
     for wrong in (ByScore(score="x"), ByScore(keep="x"), ByScore(cut=1.0)):
         with pytest.raises(InvalidInputError):
             wrong.select(context_of(), 5, rng())
+
+
+ORACLES = {  # what each name takes first, from formulas of its paper: a large value of
+    "EL2N": lambda s: s["el2n"],
+    "GRAND": lambda s: s["grand"],
+    "FORGETTING": lambda s: s["forgetting"],
+    "MARGIN": lambda s: -s["margin"],
+    "ENTROPY": lambda s: s["entropy"],
+    "LEAST-CONFIDENCE": lambda s: s["least-confidence"],
+    "AUM": lambda s: s["aum"],
+    "MODERATE": lambda s: -np.abs(s["distance"] - np.median(s["distance"])),
+}
+
+
+@pytest.mark.parametrize("name", ORACLES)
+def test_a_name_takes_what_its_paper_takes(name):
+    for include in ([], [7, 9, 150]):
+        context = context_of()
+        value = ORACLES[name](proxy_scores(context)).astype(np.float64)
+        strategy = replace(registry()[name], include=include)
+        rows = strategy.select(context, 33, rng()).indices
+        assert set(include) <= set(rows)
+        taken, left = np.setdiff1d(rows, include), np.setdiff1d(np.arange(300), rows)
+        assert value[taken].min() >= value[left].max()  # ties are broken at random
+        assert value[taken].mean() > value[left].mean()
+
+
+def test_ccs_cuts_the_hardest_tenth_of_all_samples_by_aum():
+    context = context_of()
+    hard = np.argsort(proxy_scores(context)["aum"])[:30]
+    assert not set(hard) & set(registry()["CCS"].select(context, 60, rng()).indices)
+    easy = np.argsort(proxy_scores(context)["aum"])[-50:]  # a tenth of the others would be 25
+    rows = replace(registry()["CCS"], include=easy).select(context, 200, rng()).indices
+    assert not set(hard) & set(rows)
+    assert set(easy) <= set(rows)

@@ -10,14 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
 from torch import nn
 from torch.nn import functional
 
 from coresift import InvalidInputError, InvalidTypeError
 from coresift._progress import Progress
 from coresift.data import load_dataset
-from coresift.selection import AdaptiveRandom, Glister, PerBatch, Random, Warm
+from coresift.selection import AdaptiveRandom, Glister, KCenter, PerBatch, PerClass, Random, Warm
 from coresift.training import CoresetSampler, TrainOptions, build_model, train
+from coresift.training.run import load, resolve
 
 torch.set_num_threads(1)
 RNG = np.random.default_rng(0)
@@ -236,12 +238,92 @@ def test_bad_input_is_named(changes: dict[str, Any], words: str) -> None:
 def test_bad_data_are_named() -> None:
     with pytest.raises(InvalidTypeError, match="no targets"):
         train(network(), X, "random", 0.2)
-    with pytest.raises(InvalidInputError, match="y has 3 entries"):
+    with pytest.raises(InvalidInputError, match="y has length 3, but X has 200 rows"):
         train(network(), (X, Y[:3]), "random", 0.2)
     with pytest.raises(InvalidTypeError, match="numbers"):
         train(network(), (X, np.array(["a"] * 200)), "random", 0.2)
     with pytest.raises(InvalidTypeError, match="pairs"):
         train(network(), [torch.zeros(6)] * 20, "random", 0.2)
+    with pytest.raises(InvalidTypeError, match=r"sparse matrix of shape \(200, 6\).* X.toarray\(\), 4.8e-06 GB"):
+        train(network(), (sparse.csr_matrix(X), Y), "random", 0.2)
+
+
+@pytest.mark.parametrize("kind", ["name", "function", "optimizer", "scores", "no parameters"])
+def test_a_frozen_model_is_refused(kind: str) -> None:
+    model = nn.Identity() if kind == "no parameters" else network().requires_grad_(False)
+    made: dict[str, Any] = {"function": torch.optim.Adam}
+    if kind == "optimizer":
+        made[kind] = torch.optim.Adam(model.parameters())
+    before = weights_of(network())
+    with pytest.raises(InvalidInputError, match="requires_grad = True; at least 1 is needed"):
+        train(model, (X, Y), "el2n" if kind == "scores" else "random", 0.2, optimizer=made.get(kind, "sgd"), epochs=1)
+    assert kind == "no parameters" or torch.equal(weights_of(model), before)
+
+
+def test_a_column_of_labels_trains_as_labels_do() -> None:
+    x, y = torch.from_numpy(X), torch.from_numpy(Y)
+    pairs = [(row, label[None].float()) for row, label in zip(x, y, strict=True)]
+    found = []
+    for data in ((X, Y), (X, Y[:, None]), (X, Y[:, None].astype(np.float32)), pairs):
+        result = train(network(), data, "random", 0.2, test=data, epochs=2, eval_every=1, seed=3)
+        found.append((result.test, [(line["loss"], line["accuracy"]) for line in result.history]))
+    assert found[0] == found[1] == found[2] == found[3]
+
+
+FIELD = (
+    *("EL2N", "GRAND", "FORGETTING", "MARGIN", "ENTROPY", "LEAST-CONFIDENCE", "AUM", "CCS", "MODERATE"),
+    *("K-CENTER", "HERDING", "FACILITY-LOCATION", "GRAPH-CUT", "STRATIFIED", "RS2", "INFOBATCH"),
+)
+
+
+@pytest.mark.parametrize("name", FIELD)
+def test_every_method_of_the_field_trains(name: str) -> None:
+    result = train(network(), (X, Y), name.lower(), 0.2, epochs=2, select_every=1, seed=3)
+    assert result.subset_size == 40
+    assert all(np.isfinite(line["loss"]) for line in result.history)
+
+
+@pytest.mark.parametrize("wrap", [lambda strategy: strategy, PerClass, Warm])
+def test_rows_that_must_stay_are_those_of_the_data_that_were_given(wrap: Any) -> None:
+    must = [199, 10, 111]
+    for seed in range(5):
+        strategy = wrap(KCenter(include=must))
+        model = network()
+        result = train(model, (X, Y), strategy, 0.2, epochs=2, val_fraction=0.4, eval_every=1, seed=seed)
+        assert result.coreset is not None
+        options = TrainOptions(strategy=strategy, budget=0.2, seed=seed, val_fraction=0.4)
+        feeds, _ = load(model, (X, Y), None, None, None, resolve(options, (X, Y)))
+        assert set(must) <= set(feeds.numbers[result.coreset.indices].tolist())
+        np.testing.assert_array_equal(feeds.train.X.numpy(), X[feeds.numbers])
+    with pytest.raises(InvalidInputError, match="include holds 200; it must hold row numbers, integers from 0 to 199"):
+        train(network(), (X, Y), wrap(KCenter(include=[200])), 0.2, epochs=2, val_fraction=0.1)
+
+
+class Ragged(torch.utils.data.Dataset[Any]):
+    """Samples of one to six numbers, which the default collate function refuses."""
+
+    def __len__(self) -> int:
+        return len(X)
+
+    def __getitem__(self, row: int) -> tuple[np.ndarray, int]:
+        return X[row, : row % 6 + 1], int(Y[row])
+
+
+def padded(items: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    rows = [np.pad(x, (0, 6 - len(x))) for x, _ in items]
+    return torch.tensor(np.array(rows)), torch.tensor([y for _, y in items])
+
+
+@pytest.mark.parametrize("strategy", ["gradmatch", "glister", "el2n", "adaptive-coreset"])
+def test_a_strategy_reads_samples_as_the_loader_collates_them(strategy: str) -> None:
+    loader = torch.utils.data.DataLoader(Ragged(), collate_fn=padded)
+    held, _ = padded([Ragged()[row] for row in range(len(X))])
+    options: dict[str, Any] = {"epochs": 2, "select_every": 1, "labels": Y, "seed": 3}
+    found = train(network(), loader, strategy, 0.2, **options)
+    wanted = train(network(), (held, Y), strategy, 0.2, **options)
+    assert found.coreset is not None
+    assert wanted.coreset is not None
+    np.testing.assert_array_equal(found.coreset.indices, wanted.coreset.indices)
 
 
 def test_the_task_of_the_data_chooses_the_loss() -> None:

@@ -181,7 +181,7 @@ def test_bad_input() -> None:
         CoresetSampler(X, "rbf", 0.1, num_replicas=2, rank=2)
     with pytest.raises(InvalidInputError, match="together"):
         CoresetSampler(X, "rbf", 0.1, num_replicas=2)
-    with pytest.raises(InvalidInputError, match="y has 3"):
+    with pytest.raises(InvalidInputError, match="y has length 3"):
         CoresetSampler((X, Y[:3]), "rbf", 0.1)
     with pytest.raises(InvalidInputError, match="data is a SelectionContext"):
         CoresetSampler(SelectionContext(X), "rbf", 0.1, n_epochs=3)

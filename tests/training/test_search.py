@@ -64,6 +64,9 @@ def test_pruned_and_diverged_candidates_go_no_further():
         ({"ladder": ()}, "must be increasing budgets"),
         ({"ladder": (0.5, 600)}, "all of them fractions"),
         ({"params": {"epochs": [1], "width": [4]}}, "params has epochs, which the search sets itself"),
+        ({"params": [{"width": [4]}, {"width": [4], "seed": [1]}]}, "params has seed, which"),
+        ({"params": []}, r"params = \[\] has no candidates"),
+        ({"params": [], "n_iter": 2}, r"params = \[\] has no candidates"),
         ({"params": {"width": [4]}, "n_iter": 0}, "n_iter = 0 must be at least 1"),
     ],
 )

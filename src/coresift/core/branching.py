@@ -10,7 +10,7 @@ the others are halved along every axis. docs/theory.md ("In one, two and three d
 import numpy as np
 
 from .gaussian import into_ball
-from .points import Points, Subset, rounding_slack, row_slices, squared_norms
+from .points import Block, Points, Subset, rounding_slack, row_slices, squared_distances, squared_norms
 
 MOST_DIMENSIONS = 3
 _GAP = 0.02  # of the largest error met: boxes that cannot be worse by more than that are done
@@ -52,8 +52,7 @@ class _Ratio:
         self, Z: np.ndarray, squares: np.ndarray, shares: np.ndarray, nu: np.ndarray, radius: float, slack: float
     ) -> None:
         self.Z, self.squares, self.radius, self.n = Z, squares, radius, len(Z)
-        self.own_squares, self.sizes = squared_norms(Z), np.abs(nu)
-        self.reach = float(np.sqrt(self.own_squares.max()))
+        self.sizes, self.reach = np.abs(nu), float(np.sqrt(squared_norms(Z).max()))
         self.pairs = np.triu_indices(Z.shape[1])
         moved = Z * nu[:, None]
         products = moved[:, self.pairs[0]] * Z[:, self.pairs[1]]
@@ -107,11 +106,7 @@ class _Ratio:
 
     def _third_of_rows(self, terms: np.ndarray, m: np.ndarray, eta: float) -> np.ndarray:
         r""":math:`8 \sum_p |\nu_p| e_p |p-m|^3 e^{2|p-m|\eta}`, which does not grow with the size of the ball."""
-        distances = m @ self.Z.T
-        distances *= -2.0
-        distances += self.own_squares
-        distances += squared_norms(m)[:, None]
-        np.sqrt(np.maximum(distances, 0.0, out=distances), out=distances)
+        distances = np.sqrt(squared_distances(Block(m), self.Z))
         distances += 1e-7 * self.reach  # of a rounded square
         terms *= distances**3
         terms *= np.exp(np.multiply(distances, 2.0 * eta, out=distances), out=distances)
@@ -123,9 +118,8 @@ def worst_in_ball(
 ) -> float:
     """An upper bound on the error over the ball, at most ``known``, from about ``4e7 + n^2/4`` kernel values."""
     points, radius = subset.points, subset.radius
-    squares = points.squares[rows]
     slack = 2.0 * rounding_slack(points.rounding_norm, radius)
-    ratio = _Ratio(coordinates, squares, subset.shares[rows], subset.difference[rows], radius, slack)
+    ratio = _Ratio(coordinates, points.squares[rows], subset.shares[rows], subset.difference[rows], radius, slack)
     r = coordinates.shape[1]
     corners = np.stack(np.meshgrid(*[[-1.0, 1.0]] * r, indexing="ij"), axis=-1).reshape(-1, r)
     values_left = _MOST_VALUES + 0.25 * float(ratio.n) ** 2

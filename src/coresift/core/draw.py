@@ -210,10 +210,6 @@ def _numbers(seed: int, start: int, stop: int) -> Floats:
     return words.view(np.int64).astype(np.float64)  # ten times as fast as from unsigned integers
 
 
-def _exponentials(numbers: Floats) -> Floats:
-    return -np.log((numbers + 0.5) * 2.0**-52)
-
-
 def keys_below(scores: Floats, seed: int, start: int, bars: Any) -> tuple[NDArray[np.intp], Floats]:
     r"""Positions of the rows, numbered from ``start``, with positive scores and keys of at most ``bars``; these keys.
 
@@ -226,7 +222,7 @@ def keys_below(scores: Floats, seed: int, start: int, bars: Any) -> tuple[NDArra
         needed += 2.0**52 - 1
         near = np.flatnonzero(numbers >= needed)
         s = scores[near]
-        keys = _exponentials(numbers[near]) / s
+        keys = -np.log((numbers[near] + 0.5) * 2.0**-52) / s
     kept = (keys <= (bars[near] if np.ndim(bars) else bars)) & (s > 0)
     return near[kept], keys[kept]
 

@@ -104,8 +104,7 @@ class LossSums:
                 for i, factors in enumerate((weights[:, None] * curvatures).T):
                     self.hessian[i, :, i] += weighted_gram(A, factors)
                 if loss.n_outputs > 1:
-                    crossed = weighted_gram(side_by_side(A, curvatures.T), weights)
-                    self.hessian -= crossed.reshape(self.hessian.shape)
+                    self.hessian -= weighted_gram(side_by_side(A, curvatures.T), weights).reshape(self.hessian.shape)
 
     def _add_slopes(self, A: Matrix, z: np.ndarray, y: np.ndarray, weights: np.ndarray) -> None:
         self.gradient += (A.T @ (weights[:, None] * self.problem.loss.slopes(z, y))).T

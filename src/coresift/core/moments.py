@@ -59,7 +59,6 @@ class HighOrders:
         return np.asarray(np.exp(-self.squares) * np.sqrt(rest(2.0 * self.stretch * self.squares, self.first)))
 
     def form(self, c: np.ndarray) -> float:
-        """The quadratic form of coefficients (n,)."""
         if not c.any():
             return 0.0
         low = _low_sums(self.points, c, self.first).low_form(self.stretch)

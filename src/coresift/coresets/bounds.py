@@ -72,7 +72,6 @@ class Geometry:
         return label_numbers(block, self.labels)
 
     def shares(self, weights: np.ndarray, groups: np.ndarray | None) -> np.ndarray:
-        """Weights over the mass of the group."""
         if groups is None:
             return weights / self.mass[0]
         mass = self.mass[groups]
@@ -383,9 +382,8 @@ def l1_svd(X: Any, *, sample_weight: Any = None, tol: float = 1e-3) -> "L1SVD":
     from ..core import lewis
 
     X = check_features(X)
-    weights = check_weights(sample_weight, X.shape[0]) if sample_weight is not None else None
     with np.errstate(all="ignore"):  # overflow and underflow are refused below
-        found = lewis.l1_svd(X, weights, check_positive(tol, "tol"))
+        found = lewis.l1_svd(X, check_weights(sample_weight, X.shape[0]), check_positive(tol, "tol"))
         if not all(np.isfinite(part).all() for part in (found.D, found.V, found.to_u)):
             raise InvalidInputError("X spans more orders of magnitude than floats can hold: scale its columns first.")
     return found

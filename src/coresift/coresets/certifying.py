@@ -257,9 +257,8 @@ def _pool_potentials(core: Coreset, quadrature: Quadrature, pool: Any) -> tuple[
     n_sampled = max(_SAMPLED_ROWS, _SAMPLED_FACTOR * core.size)
     if quadrature.points.n < _LARGE_FACTOR * n_sampled or core.size > DENSE_LIMIT:
         return quadrature.potential(pool), True
-    rng = _generator(core, len(pool), n_sampled)
     known = core.indices[:: max(min(_KNOWN_SHARE, core.size // _FEWEST_KNOWN), 1)]
-    return quadrature.interpolated(pool, known, n_sampled, rng), False
+    return quadrature.interpolated(pool, known, n_sampled, _generator(core, len(pool), n_sampled)), False
 
 
 def mixed_pool(pool: np.ndarray, shares: np.ndarray, rng: Generator) -> np.ndarray:

@@ -1,5 +1,6 @@
 """Choose rows in memory: a cover by the cells of k-means, or growth from what a kernel regression does not explain."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -69,8 +70,7 @@ def cover_centers(features: np.ndarray, size: int, rng: Generator, display: Disp
     found, progress = [], display("cells", len(features))
     for cell in np.flatnonzero(wanted):  # a seed is a row of its cell
         own = features[cells == cell]
-        fine = own if wanted[cell] >= len(own) else kmeans_centers(own, wanted[cell], int(rng.integers(2**31)))
-        found.append(fine)
+        found.append(own if wanted[cell] >= len(own) else kmeans_centers(own, wanted[cell], int(rng.integers(2**31))))
         progress(len(own))
     centers = np.concatenate(found)
     cells, _ = nearest_centers(features, centers)
@@ -126,6 +126,13 @@ def dense_centred(matrix: Any) -> Floats:
     found = check_features(matrix, name="features")
     found = np.asarray(found.toarray() if hasattr(found, "toarray") else found, dtype=np.float64)
     return found - found.mean(axis=0)
+
+
+def in_units(X: Any) -> tuple[Any, float]:
+    """A matrix over a power of two, and that number: 1 unless squares may leave the range of float32."""
+    largest = max(float(X.max()), -float(X.min()))
+    unit = 1.0 if largest == 0 or 1e-12 < largest < 1e12 else 2.0 ** (math.frexp(largest)[1] - 1)
+    return (X, unit) if unit == 1 else (X / unit, unit)
 
 
 def grown_rows(

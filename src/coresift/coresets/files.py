@@ -352,7 +352,7 @@ def load_run(path: str | os.PathLike[str]) -> dict[str, Any]:
     with target.open("rb"), naming(target, "not a file of a selection, or damaged"):
         if target.suffix.lower() == ".npz":
             with open_arrays(target, is_packed=False) as members:
-                text = str(members["run"]) if "run" in members else "{}"
+                text = str(members["run"]) if "run" in members.names else "{}"
         else:
             text = (parquet.read_schema(target).metadata or {}).get(_PARQUET_RUN, b"{}").decode()
         found = parse_json(text)

@@ -3,6 +3,7 @@
 import math
 import operator
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from numpy.random import Generator
 from .._errors import InvalidInputError
 from .._progress import Display, OnPass, display_of
 from .._validation import LARGEST_MAGNITUDE, LARGEST_RATIO, check_features, check_targets
-from ..core.points import Matrix, SensitivityBound, squared_norms
+from ..core.points import Matrix, SensitivityBound, euclidean_distances, squared_norms
 from ..rows.arrays import ArrayRows
 from ..rows.columns import column_names
 from ..rows.engines import Engine, Pass, run_pass
@@ -38,12 +39,12 @@ _STEPS = {"gaussian": 10, "laplacian": 1}  # of an ascent, typically
 
 @dataclass
 class Runner:
-    """Runs passes over rows with an engine, and records how long each took."""
+    """Runs passes over rows with an engine, and records how long they took."""
 
     rows: Rows
     engine: Engine
     on_pass: OnPass | None = None
-    seconds: list[tuple[str, float]] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))  # of all passes of a name
 
     @property
     def display(self) -> Display:
@@ -52,7 +53,7 @@ class Runner:
     def run(self, label: str, prototype: P) -> P:
         started = time.perf_counter()
         found = run_pass(self.engine, self.rows, prototype, self.display(label, self.rows.n))
-        self.seconds.append((label, time.perf_counter() - started))
+        self.seconds[label] += time.perf_counter() - started
         return found
 
     def reduce(self, label: str, function: Callable[[Block], Any], combine: Callable[[Any, Any], Any]) -> Any:
@@ -306,20 +307,17 @@ def _scale(runner: Runner, spec: BoundSpec, survey: Survey, center: np.ndarray, 
 
 def median_distance(X: Matrix, center: np.ndarray, unit: float, metric: Any = "euclidean") -> float:
     """The median of the positive distances between rows; ``unit``, a typical distance, if there is none."""
-    from scipy.spatial.distance import cdist, pdist
+    from scipy.spatial.distance import pdist
 
+    least = 1e-12  # of the unit: rounding
     if metric != "euclidean":
-        distances = cdist(X, X, metric=metric)
-        distances = distances[distances > 0]
-        return float(np.median(distances)) if len(distances) > 0 else 1.0
-    if isinstance(X, np.ndarray):
+        distances, unit, least = pdist(X, metric=metric), 1.0, 0.0
+    elif isinstance(X, np.ndarray):
         distances = pdist((np.asarray(X, dtype=np.float64) - center) / unit)
     else:
         sample = X.astype(np.float64) / unit
-        gram = (sample @ sample.T).toarray()
-        squares = gram.diagonal()[:, None] + gram.diagonal() - 2.0 * gram
-        distances = np.sqrt(np.maximum(squares[np.triu_indices(X.shape[0], 1)], 0.0))
-    distances = distances[distances > 1e-12]
+        distances = euclidean_distances(sample, sample)[np.triu_indices(X.shape[0], 1)]
+    distances = distances[distances > least]
     return float(np.median(distances)) * unit if len(distances) > 0 else unit
 
 

@@ -40,7 +40,6 @@ class Estimate:
 
     @property
     def is_better(self) -> bool:
-        """Whether the chosen rows are better by more than the standard error."""
         return self.mine - self.stratified > self.error
 
     def __str__(self) -> str:
@@ -58,7 +57,6 @@ class Examples:
 
     @property
     def codes(self) -> Rows | None:
-        """Class numbers, if there are classes."""
         return self.y if self.n_classes else None
 
 

@@ -40,7 +40,6 @@ class WeightedRows:
     own: np.ndarray
 
     def joined(self, other: "WeightedRows") -> "WeightedRows":
-        """These rows and others, in order."""
         order = np.argsort(np.concatenate([self.indices, other.indices]))
         pairs = ((getattr(self, part.name), getattr(other, part.name)) for part in fields(self))
         return WeightedRows(*(stacked(list(pair))[order] for pair in pairs))
@@ -61,7 +60,6 @@ class RowScores:
     total: float = 0.0  # of the influence of all rows, about
 
     def of(self, A: Matrix, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Scores of weighted rows."""
         leverage, rank = self.leverage.of(A), max(self.leverage.rank, 1)
         even, root, plain = _PILOT_MIX
         values = even / self.mass + root * np.sqrt(leverage / rank) / np.sqrt(self.mass) + plain * leverage / rank
@@ -74,13 +72,11 @@ class RowScores:
         return weights * (by_pilot * values + even / self.mass) + by_slope * np.clip(shares, 0.0, 1.0)
 
     def influence(self, A: Matrix, y: np.ndarray, leverage: np.ndarray) -> np.ndarray:
-        """The norm of the slope times the root of the leverage."""
         assert self.theta is not None
         slopes = self.problem.loss.slopes(A @ self.theta.T, y)
         return np.asarray(np.sqrt(np.square(slopes).sum(axis=1) * leverage))
 
     def fitted_to(self, pilot: WeightedRows) -> "RowScores":
-        """The scores of the rest, from the fit of the pilot."""
         # one half estimates the total of the influence at the fit of the other: at their own fit slopes are too small
         rough = fit_linear(self.problem, pilot.X[::2], pilot.y[::2], pilot.weights[::2], tol=_PILOT_TOLERANCE)
         trial = replace(self, theta=rough.theta)

@@ -210,7 +210,6 @@ class LinearFit:
     seconds: dict[str, float]
 
     def lines(self) -> list[str]:
-        """What came out, in words."""
         model, core = self.model, self.coreset
         rounds = f"calibrated in {self.n_rounds} round{'s' if self.n_rounds > 1 else ''}"
         how = rounds if self.n_rounds else "as drawn"
@@ -224,12 +223,10 @@ class LinearFit:
         return text
 
     def times(self) -> list[str]:
-        """How long the passes took, in words."""
         parts = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.seconds.items())
         return [f"{sum(self.seconds.values()):.1f} s in passes: {parts}."]
 
     def as_dict(self) -> dict[str, Any]:
-        """What came out, for programs."""
         return {**self.model.as_dict(), "n_rounds": self.n_rounds, "seconds": self.seconds}
 
 
@@ -253,7 +250,7 @@ def fit_model(
     on_pass: OnPass | None = None,
     **options: Any,
 ) -> LinearModel:
-    """Fit a linear model to a few well-chosen rows of files or a frame, and bound its distance from the best.
+    """Return a linear model fitted to a few well-chosen rows of files or a frame, with a bound on its excess loss.
 
     For arrays see :class:`LinearCoreset` and :class:`CoresetClassifier`.
 
@@ -268,10 +265,6 @@ def fit_model(
     **options
         ``model``, ``alpha``, ``threshold`` and ``fit_intercept``, as in :class:`LinearCoreset` (where the model is
         called loss); ``calibrate`` and ``certify`` (True); ``seed`` (0), ``workers``, ``engine`` and ``max_memory``.
-
-    Returns
-    -------
-    LinearModel
 
     Examples
     --------
@@ -319,7 +312,4 @@ def run_fit(made: Plan[FitOptions], *, on_pass: OnPass | None = None) -> LinearF
         certificate=certificate,
         run=run_record(made),
     )
-    seconds: dict[str, float] = {}
-    for name, taken in runner.seconds:
-        seconds[name] = seconds.get(name, 0.0) + taken
-    return LinearFit(core, model, chooser.n_rounds_, seconds)
+    return LinearFit(core, model, chooser.n_rounds_, dict(runner.seconds))

@@ -69,7 +69,7 @@ class ColumnMoments:
         w, X = block.weights, float_rows(block.X)
         self.is_sparse = not isinstance(X, np.ndarray)
         if block.labels is not None:
-            codes = recode(block.labels, self.labels)[block.labels.codes]
+            codes = recode(block.labels.names, self.labels)[block.labels.codes]
             self._grow_labels()
             self.label_mass += np.bincount(codes, w, len(self.labels))
             self.label_rows += np.bincount(codes, w > 0, len(self.labels))
@@ -90,7 +90,7 @@ class ColumnMoments:
         self._add(mass, mean, scatter, gram, int(np.count_nonzero(w)))
 
     def merge(self, other: Self) -> None:
-        to = np.array([self.labels.setdefault(name, len(self.labels)) for name in other.labels], dtype=np.int64)
+        to = recode(other.labels, self.labels)
         self._grow_labels()
         self.label_mass[to] += other.label_mass
         self.label_rows[to] += other.label_rows
@@ -157,7 +157,6 @@ class LinearRows:
         return LinearProblem(loss, alpha, mean * is_shifted, spread, fit_intercept, intercept_penalty)
 
     def loss(self, name: str, threshold: float | None = None) -> LinearLoss:
-        """The loss called ``name`` for this response."""
         if name == "poisson" and self.moments.target_range[0] < 0:
             least = self.moments.target_range[0]
             raise InvalidInputError(f"the poisson loss takes counts; the smallest target is {least:g}, below 0.")

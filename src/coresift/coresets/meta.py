@@ -31,7 +31,6 @@ def _delegated(name: str, about: str) -> Any:
 
 
 def _attribute(name: str, about: str) -> Any:
-    """An attribute of the fitted model."""
     return property(lambda self: getattr(self._fitted(), name), doc=about)
 
 

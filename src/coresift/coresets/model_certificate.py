@@ -69,7 +69,7 @@ def certify_model(
     sample_weight: Any = None,
     tolerance: float = 0.0,
 ) -> ModelCertificate:
-    r"""Bound how far a fitted linear model is from the best one, over all rows: proved, without a probability.
+    r"""Return a bound, proved without a probability, on how far a fitted linear model is from the best over all rows.
 
     :math:`F(\theta) = \sum_i w_i l(\theta; x_i, y_i) / W + (\alpha / 2) |coef|^2`, and :math:`F^*` is its minimum over
     all models. The model may have been fitted to other rows, such as a coreset. ``docs/theory.md`` has the proof.
@@ -81,18 +81,13 @@ def certify_model(
         LinearRegression, PoissonRegressor, SGDClassifier or SGDRegressor of scikit-learn: loss, penalty and class
         weights are read from the model, as if it had been fitted to these rows. Or coefficients of shape (d,) or (K,
         d), and an intercept or None; scores are positive for the second class.
-    X, y : array, sparse matrix or frame, and array-like of shape (n,); or Rows and None
-        The rows, and their labels or targets; ``Rows`` are opened with them.
+    X, y, sample_weight : array, sparse matrix or frame, and array-likes of shape (n,); or Rows and None
+        The rows, their labels or targets, and their weights, if any; ``Rows`` are opened with them.
     loss, alpha, threshold : str, float, float, optional
         For a pair, as in :class:`LinearCoreset`. Loss and alpha together replace what is read from an estimator, whose
         intercept is then free; alpha alone replaces its penalty.
-    sample_weight : array-like of shape (n,), optional
     tolerance : float, default 0
         Stop when ``relative`` is at most this. By default the search stops within a tenth of the excess that it found.
-
-    Returns
-    -------
-    ModelCertificate
 
     Examples
     --------

@@ -264,7 +264,6 @@ class Plan(Generic[Options]):
     """A rough estimate."""
 
     def lines(self) -> list[str]:
-        """The plan in words."""
         rows, options = self.rows, self.options
         minutes = f"{self.seconds:.0f} s" if self.seconds < 120 else f"{self.seconds / 60:.0f} min"
         where = f"{options.workers} worker{'s' if options.workers > 1 else ''}, {options.engine}"
@@ -280,7 +279,6 @@ class Plan(Generic[Options]):
         ]
 
     def as_dict(self) -> dict[str, Any]:
-        """The plan for programs."""
         return {
             "rows": self.rows.n,
             "columns": self.rows.d,

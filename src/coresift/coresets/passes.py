@@ -9,6 +9,7 @@ import numpy as np
 from numpy.random import Generator
 
 from ..core.draw import KeyPool, smallest
+from ..core.gaussian import into_ball
 from ..core.points import CACHE_BYTES, LARGEST_EXPONENT, Matrix, Points, as_dense, float_rows, squared_norms, stacked
 from ..rows.rows import Block, check_block, recode
 from .bounds import Geometry, RowBound, by_group, draw_scores, excess_over, label_numbers
@@ -101,7 +102,7 @@ class Survey:
     def update(self, block: Block) -> None:
         """Add a block of rows; refuse what is not finite."""
         w, X = block.weights, float_rows(block.X)
-        codes = None if block.labels is None else recode(block.labels, self.labels)[block.labels.codes]
+        codes = None if block.labels is None else recode(block.labels.names, self.labels)[block.labels.codes]
         codes = codes if self.by_label else None
         with np.errstate(over="ignore", invalid="ignore"):
             squares = self._add(X, w, codes)
@@ -117,7 +118,7 @@ class Survey:
             pool.update(block.start, w, w, X=X, **({} if codes is None else {"code": codes}))
 
     def merge(self, other: Self) -> None:
-        to = np.array([self.labels.setdefault(name, len(self.labels)) for name in other.labels], dtype=np.int64)
+        to = recode(other.labels, self.labels)
         if self.by_label:
             self.moments.grow(len(self.labels))
         groups = to if self.by_label else np.zeros(1, dtype=np.int64)
@@ -297,14 +298,11 @@ class QuerySums:
 
 
 def random_queries(geometry: Geometry, sample: Matrix, radius: float, count: int, rng: Generator) -> np.ndarray:
-    """Queries in scaled coordinates: half uniform in the ball, half rows of a ``sample``, brought into it.
-
-    The Laplacian's queries are all of space; the ball of the data stands for it.
-    """
+    """Queries in scaled coordinates: half uniform in the ball, half rows of a ``sample``, brought into it."""
     d = len(geometry.center)
+    # the Laplacian's queries are all of space: the ball of the data stands for it
     reach = radius if np.isfinite(radius) else max(geometry.max_norm, 1.0)
     inside = rng.standard_normal((count // 2, d))
     inside *= reach * rng.random((len(inside), 1)) ** (1.0 / d) / np.sqrt(squared_norms(inside))[:, None]
     rows = geometry.points(sample).take(rng.integers(sample.shape[0], size=count - len(inside)))
-    rows *= reach / np.maximum(np.sqrt(squared_norms(rows)), reach)[:, None]
-    return np.concatenate([inside, rows])
+    return np.concatenate([inside, into_ball(rows, reach)])

@@ -170,6 +170,14 @@ def _middle(models: list[Any]) -> Any:
     return models[int(order[n_linear // 2])] if n_linear else models[0]
 
 
+def candidates_of(params: Any, n_iter: int | None, seed: int | None) -> list[dict[str, Any]]:
+    """Return all combinations of ``params``, or ``n_iter`` of them, drawn."""
+    drawn = None if n_iter is None else ParameterSampler(params, check_count(n_iter, "n_iter"), random_state=seed)
+    if not (found := list(drawn or ParameterGrid(params))):
+        raise InvalidInputError(f"params = {params!r:.80} has no candidates.")
+    return found
+
+
 def as_results(records: list[dict[str, Any]], n_folds: int) -> dict[str, Any]:
     """Return ``cv_results_`` in the form of scikit-learn: one entry per candidate and step."""
     scores = np.array([[one.score for one in record["scored"]] for record in records])
@@ -285,7 +293,8 @@ class CoresetSearchCV(GridSearchCV):
             raise InvalidInputError(f"scoring = {self.scoring!r:.80} must be one score, or None for the estimator's.")
         X, y = indexable(X, y)
         rng = check_generator(self.random_state)
-        candidates = self._candidates(rng)
+        seed = None if self.n_iter is None else int(rng.integers(2**32))
+        candidates = candidates_of(self.params, self.n_iter, seed)
         given, argument = {}, rules.weight_argument(self.estimator)
         routed = self._routed(fit_params)
         self.scorer_ = check_scoring(self.estimator, self.scoring)
@@ -304,16 +313,6 @@ class CoresetSearchCV(GridSearchCV):
             if hasattr(best, "feature_names_in_"):
                 self.feature_names_in_ = best.feature_names_in_
         return self
-
-    def _candidates(self, rng: np.random.Generator) -> list[dict[str, Any]]:
-        if self.n_iter is None:
-            found = list(ParameterGrid(self.params))
-        else:
-            seed = int(rng.integers(2**32))
-            found = list(ParameterSampler(self.params, check_count(self.n_iter, "n_iter"), random_state=seed))
-        if not found:
-            raise InvalidInputError(f"params = {self.params!r:.80} has no candidates.")
-        return found
 
     def _routed(self, fit_params: dict[str, Any]) -> Any:
         if get_config()["enable_metadata_routing"]:

@@ -15,7 +15,7 @@ from ..core.budgets import random_budgets
 from ..rows.engines import open_engine
 from ..rows.rows import Block, Labels, Rows, check_block, join_labels
 from .coreset import Coreset
-from .covering import Floats, cover_rows, dense_centred, grown_rows, principal, proxy_targets
+from .covering import Floats, cover_rows, dense_centred, grown_rows, in_units, principal, proxy_targets
 from .files import run_record
 from .fit_options import FitOptions, plan_fit
 from .fitting import Runner
@@ -136,7 +136,6 @@ class _Table:
 
     @property
     def counts(self) -> np.ndarray | None:
-        """Rows of each class that have weight, if there are classes."""
         return None if self.codes is None else np.bincount(self.codes[self.used])
 
     @property
@@ -147,7 +146,6 @@ class _Table:
 
     @cached_property
     def examples(self) -> Examples:
-        """All rows, in memory."""
         with self.rows.load() as block:
             X = dense_centred(block.X)
         return Examples(X, np.zeros(len(X)) if self.y is None else self.y, len(self.names or ()))
@@ -191,7 +189,9 @@ def choosers(table: _Table) -> dict[str, Chooser]:
     """Ways to choose rows in memory, by name."""
     examples, w, power = table.examples, table.weights, table.options.power
     X = examples.X
-    features = X if X.shape[1] <= _N_COMPONENTS else principal(X, _N_COMPONENTS)
+    features, _ = in_units(X)
+    if X.shape[1] > _N_COMPONENTS:
+        features = principal(features, _N_COMPONENTS)
 
     def cover(pool: np.ndarray, size: int, rng: np.random.Generator) -> Any:
         codes = np.zeros(len(pool), dtype=np.int64) if examples.codes is None else examples.codes[pool]
@@ -255,7 +255,7 @@ def decide(table: _Table, size: int, runner: Runner) -> tuple[str, str]:
     started = time.perf_counter()
     rng, compared = np.random.default_rng([table.options.seed, 1]), {name: table.ways[name] for name in candidates}
     found = estimates(compared, table.examples, size, model, rng, runner.display, power=table.power)
-    runner.seconds.append(("comparison", time.perf_counter() - started))
+    runner.seconds["comparison"] += time.perf_counter() - started
     if not found:
         return plain, "there are too few rows to hold some out and compare"
     best = max(found, key=lambda name: found[name].mine)

@@ -92,10 +92,6 @@ def load_dataset(
         A folder for a file of decoded images: they are decoded once, not in every epoch. Random parts are then taken
         from the square in the middle of an image.
 
-    Returns
-    -------
-    DatasetSplits
-
     Examples
     --------
     >>> data = load_dataset("digits")

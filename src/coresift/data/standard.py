@@ -32,14 +32,10 @@ class Download:
     checksum: str  # md5:... or sha256:...
 
 
-def _published() -> dict[str, dict[str, Any]]:
-    found = tomllib.loads((files(__package__) / "published.toml").read_text(encoding="utf-8"))
-    for known in found.values():
-        known["downloads"] = tuple(Download(**each) for each in known.get("downloads", ()))
-    return found
-
-
-PUBLISHED = _published()
+PUBLISHED: dict[str, dict[str, Any]] = {
+    name: known | {"downloads": tuple(Download(**each) for each in known.get("downloads", ()))}
+    for name, known in tomllib.loads((files(__package__) / "published.toml").read_text(encoding="utf-8")).items()
+}
 _COVTYPE_COLUMNS = 54
 _COVTYPE_NAMES = tuple(PUBLISHED["covtype"].pop("class_names"))
 _MNIST = {name: PUBLISHED[name].pop("layout") for name in ("mnist", "fashion-mnist")}

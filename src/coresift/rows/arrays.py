@@ -128,9 +128,6 @@ class Members:
         self._archive, self._most = archive, most
         self.names = [info.filename.removesuffix(".npy") for info in archive.infolist() if not info.is_dir()]
 
-    def __contains__(self, name: str) -> bool:
-        return name in self.names
-
     def __getitem__(self, name: str) -> np.ndarray:
         info = self._info(name)
         size, packed, what = info.file_size, info.compress_size, f"array {name!r}"

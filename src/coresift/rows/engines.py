@@ -109,10 +109,7 @@ def open_engine(name: str, rows: Rows, workers: int) -> Engine:
 
 
 class ThreadEngine(Engine):
-    """Runs passes in threads: nearly all the work is done by NumPy, BLAS and Arrow, which release Python's lock.
-
-    Each thread has a copy of the rows, with readers of its own.
-    """
+    """Runs passes in threads, each with its own readers: NumPy, BLAS and Arrow do the work without Python's lock."""
 
     def __init__(self, rows: Rows, workers: int) -> None:
         super().__init__(rows)

@@ -6,7 +6,7 @@ import os
 import shutil
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -361,13 +361,13 @@ def check_targets(values: np.ndarray, what: str) -> np.ndarray:
 def join_labels(parts: list[Labels]) -> Labels:
     """Labels of rows one after another, under one list of names."""
     index: dict[Any, int] = {}
-    codes = [recode(part, index)[part.codes] for part in parts]
+    codes = [recode(part.names, index)[part.codes] for part in parts]
     return Labels(np.concatenate(codes), list(index))
 
 
-def recode(labels: Labels, index: dict[Any, int]) -> np.ndarray:
+def recode(names: Iterable[Any], index: dict[Any, int]) -> np.ndarray:
     """The number of each name in ``index``, to which unknown names are added."""
-    return np.array([index.setdefault(name, len(index)) for name in labels.names], dtype=np.int64)
+    return np.array([index.setdefault(name, len(index)) for name in names], dtype=np.int64)
 
 
 def _joined(blocks: list[Block]) -> Block:

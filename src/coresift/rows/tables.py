@@ -146,7 +146,14 @@ class TableRows(Rows):
         """Rows of each part of a file; known nulls are refused."""
 
     def _first_entry(self, column: str) -> Any:
-        return None
+        """The first entry of a column of lists; the first batches, and files, may have no rows."""
+        files = (file for file in range(len(self.files)) if column in self._schema(file).names)
+        batches = (batch for file in files for batch in self._batches(file, [column]))
+        return next((batch.column(0)[0].as_py() for batch in batches if batch.num_rows), None)
+
+    @abstractmethod
+    def _batches(self, file: int, names: list[str]) -> Iterator[Any]:
+        """Some columns of a file, batch by batch."""
 
 
 class FrameRows(TableRows):
@@ -154,9 +161,9 @@ class FrameRows(TableRows):
 
     is_portable = False
 
-    def __init__(self, data: Any, wanted: Wanted, name: str = "frame") -> None:
+    def __init__(self, data: Any, wanted: Wanted) -> None:
         self._table = as_table(data)
-        super().__init__([name], None, wanted, name)
+        super().__init__(["frame"], None, wanted, "frame")
 
     def read(self, piece: Piece) -> Iterator[Block]:
         table = self._table.select(self.columns.all)
@@ -171,8 +178,8 @@ class FrameRows(TableRows):
         self.columns.refuse_nulls({name: self._table.column(name).null_count for name in self.columns.all})
         return [self._table.num_rows]
 
-    def _first_entry(self, column: str) -> Any:
-        return self._table.column(column)[0].as_py() if self._table.num_rows else None
+    def _batches(self, file: int, names: list[str]) -> Iterator[Any]:
+        return iter(self._table.select(names).to_batches())
 
 
 class ParquetRows(TableRows):
@@ -232,12 +239,8 @@ class ParquetRows(TableRows):
         self.columns.refuse_nulls(nulls)
         return [group.num_rows for group in groups]
 
-    def _first_entry(self, column: str) -> Any:
-        for file in range(len(self.files)):  # the first ones may have no rows
-            for batch in self._open(file).iter_batches(batch_size=1, columns=[column]):
-                if batch.num_rows:
-                    return batch.column(0)[0].as_py()
-        return None
+    def _batches(self, file: int, names: list[str]) -> Iterator[Any]:
+        return self._open(file).iter_batches(batch_size=1, columns=names)  # only the first entry is asked for
 
     def _open(self, file: int) -> Any:
         """The reader of a file; the last one is kept, because pieces of a file are mostly read in order."""
@@ -289,11 +292,11 @@ class FeatherRows(TableRows):
         return self._open(file).schema
 
     def _count(self, file: int) -> list[int]:
-        reader = self._open(file, self._stored(file)[:1])
-        return [reader.get_batch(i).num_rows for i in range(reader.num_record_batches)]
+        return [batch.num_rows for batch in self._batches(file, self._stored(file)[:1])]
 
-    def _first_entry(self, column: str) -> Any:
-        return self._open(0).get_batch(0).column(column)[0].as_py()
+    def _batches(self, file: int, names: list[str]) -> Iterator[Any]:
+        reader = self._open(file, names)
+        return (reader.get_batch(part) for part in range(reader.num_record_batches))
 
 
 class CsvRows(TableRows):

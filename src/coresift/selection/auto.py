@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from .._progress import logger
 from ..coresets.coreset import Coreset
+from ..coresets.covering import in_units
 from .adaptive import draw_probabilities, known_or_mean
 from .context import SelectionContext
 from .inputs import Floats, Indices
@@ -108,6 +109,7 @@ class Auto(Watcher):
         if not isinstance(X, np.ndarray) or X.dtype.kind not in "biuf" or not np.isfinite(X).all():
             return None, everything
         with context.accounted("search for duplicates", len(X)):
+            X, _ = in_units(X)
             share, distance = duplicate_share(X, own)
             if share <= _DUPLICATES:
                 return share, everything

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._errors import InvalidInputError
-from .._validation import as_numpy, check_choice, check_count, check_features
-from ..coresets.covering import principal
+from .._validation import as_numpy, check_choice, check_count, check_features, check_length
+from ..coresets.covering import in_units, principal
 from ..rows.columns import n_rows
-from .gradients import Gradients, LayerPass, Validation, device_of, layer_pass, validation_of
+from .gradients import Gradients, LayerPass, Validation, as_accepted, device_of, layer_pass, validation_of
 from .inputs import Indices, as_tensor, batches_of, class_positions, flattened, is_dataset, torch, unwrapped
 from .losses import Kind, kind_of, with_class_numbers
 from .seen import Seen
@@ -48,10 +48,10 @@ class SelectionContext:
     Parameters
     ----------
     X, X_val : array, tensor, sparse matrix, frame, map-style data set, or a ``DataLoader`` over one
-        The training samples, and the validation split for strategies that need it. Items of a data set may be ``x``,
-        ``(x, y)``, or a mapping with "labels".
+        The training samples, and the validation split for strategies that need it. Items of a data set are ``x``,
+        ``(x, y)``, or mappings with "labels". Integers that the model does not accept are converted as in ``train``.
     y, y_val : array or tensor, optional
-        Labels (integers from 0, if a model is used) or regression targets.
+        Labels (integers from 0, if a model is used), (n,) or (n, 1), or regression targets.
     model, layer : torch.nn.Module, str, optional
         Runs in evaluation mode, and is left unchanged; the linear layer whose gradients are used, by default the last.
     loss : str or callable, default "cross_entropy"
@@ -69,8 +69,9 @@ class SelectionContext:
     ----------
     costs : dict of str to Cost
         What was computed so far in this run.
-    rows, sizes : arrays of int and of float
-        Positions of the samples in the data of the run; samples per item: 1, unless items are mini-batches.
+    rows, sizes, numbers : arrays of int, of float, and of int
+        Positions of the samples in the data of the run; samples per item: 1, unless items are mini-batches; for each
+        row of the run its number in the data that ``train`` got, before some were held out.
     select_every, class_output : int or None
         Epochs between two selections, set by a training loop; in the context of one class, its model output.
 
@@ -105,18 +106,21 @@ class SelectionContext:
         gradients: Any = None,
         validation: Validation | None = None,
     ) -> None:
-        X, reader = unwrapped(X)
+        (X, reader), (X_val, reader_val) = unwrapped(X), unwrapped(X_val)
         n_samples = n_rows(X)
         if gradients is not None and not isinstance(gradients, Gradients):
             gradients = Gradients(as_numpy(gradients))
         if y is not None:
-            _check_length("y", n_rows(y), n_samples)
+            check_length(n_rows(y), n_samples, "y")
+        if X_val is not None and y_val is not None:
+            check_length(n_rows(y_val), n_rows(X_val), "y_val", "X_val")
         if gradients is not None:
-            _check_length("gradients", len(gradients), n_samples)
+            check_length(len(gradients), n_samples, "gradients")
             if not gradients.is_finite():
                 raise InvalidInputError("gradients contain NaN or infinity; they must be finite.")
-        self._X, self._y, self._X_val, self._y_val = X, y, X_val, y_val
+        self._X, self._y = X, y
         self.rows: Indices = np.arange(n_samples)
+        self.numbers: Indices = self.rows
         self.sizes: NDArray[np.float64] = np.ones(n_samples)
         self.model, self.loss, self.layer = model, loss, layer
         self.epoch = check_count(epoch, "epoch", 0)
@@ -131,6 +135,7 @@ class SelectionContext:
         self._batch_size = check_count(batch_size, "batch_size")
         self._transform, self.forward = transform, forward
         self._collate = reader.get("collate")
+        self._held_out = {"_X": X_val, "_y": y_val, "_collate": reader_val.get("collate", self._collate)}
         self._workers = reader.get("workers", 0) if workers is None else check_count(workers, "workers", 0)
         self._given = (gradients, validation)
         self._kept: dict[Any, Any] = {}  # depends on the data of this part; lives as long as the run
@@ -181,10 +186,11 @@ class SelectionContext:
 
     @property
     def labels(self) -> NDArray[Any]:
-        """The labels or targets, (n, ...)."""
+        """The labels or targets, (n, ...); (n,) if there is one column."""
         if self._y is None:
             raise InvalidInputError("this strategy needs labels: pass y= (labels= of train).")
-        return self._own(_once(self.shared, "labels", lambda: as_numpy(self._y)))
+        found = _once(self.shared, "labels", lambda: as_numpy(self._y))
+        return self._own(found[:, 0] if found.ndim == 2 and found.shape[1] == 1 else found)
 
     @property
     def has_classes(self) -> bool:
@@ -283,13 +289,13 @@ class SelectionContext:
         """The validation loss as a function of the last layer of the current model."""
         if self._given[1] is not None:
             return self._given[1]
-        if self._X_val is None:
+        if (X := self._held_out["_X"]) is None:
             raise InvalidInputError("this strategy needs a validation split: give the context X_val and y_val.")
 
         def compute() -> Validation:
-            n = n_rows(self._X_val)
+            n = n_rows(X)
             with self.accounted("validation gradients", n):
-                held_out = self.derived(_X=self._X_val, _y=self._y_val, rows=np.arange(n))
+                held_out = self.derived(rows=np.arange(n), **self._held_out)
                 return validation_of(held_out.layer_pass(), self.loss)
 
         return self.now("validation", compute)
@@ -317,10 +323,11 @@ class SelectionContext:
             if isinstance(embedding, str):
                 found = flattened(self._X, self._workers)
                 if embedding == "pca" and found.shape[1] > 2 * _N_COMPONENTS:
-                    found = principal(check_features(found), _N_COMPONENTS)
+                    X, unit = in_units(check_features(found))
+                    found = unit * principal(X, _N_COMPONENTS)
             else:
                 found = flattened(embedding(self._X) if callable(embedding) else embedding)
-        _check_length("features", found.shape[0], n_rows(self._X))
+        check_length(found.shape[0], n_rows(self._X), "features")
         return found
 
     def whole(self) -> Self:
@@ -353,12 +360,9 @@ class SelectionContext:
         how = {"collate": self._collate, "whole": self.forward is not None, "num_workers": self._workers}
         for x, target in batches_of(self._X, self._y, rows, size, **how):
             x = placed(x) if self._transform is None else self._transform(placed(x))
+            if self._transform is None and self.forward is None:
+                x = placed(as_accepted(x, model, _once(self.shared, "integers", dict)))
             yield x, placed(with_class_numbers(as_tensor(target, "y"), self.loss))
-
-
-def _check_length(name: str, length: int, n_samples: int) -> None:
-    if length != n_samples:
-        raise InvalidInputError(f"{name} has {length} rows, but X has {n_samples}; they must be equal.")
 
 
 def _once(kept: dict[Any, Any], key: Any, compute: Callable[[], Any]) -> Any:

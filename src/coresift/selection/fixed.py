@@ -7,7 +7,7 @@ import numpy as np
 
 from .._progress import logger
 from ..coresets.coreset import Coreset
-from ..coresets.covering import cover_rows, dense_centred, grown_rows, proxy_targets
+from ..coresets.covering import cover_rows, dense_centred, grown_rows, in_units, proxy_targets
 from ..coresets.judging import Estimate, Examples, estimates
 from ..coresets.uniform import even_draw
 from .context import SelectionContext
@@ -63,7 +63,7 @@ class FixedCoreset(Selector):
         """The rows, and a remark if they are not those that were grown."""
         own = context.fixed_rng(_GROW)
         pool = own.permutation(context.n_samples)[: max(size, _MOST)]
-        features = dense_centred(context.features(self.features)[pool])
+        features, _ = in_units(dense_centred(context.features(self.features)[pool]))
         targets, classes = None, np.zeros(len(pool), dtype=np.int64)
         with context.accounted(f"proxy ({self.name})", len(pool)), ONE_BLAS_THREAD:
             if self.labels and context.has_labels:
@@ -110,7 +110,7 @@ class Cover(Selector):
         return self.coreset(context, *self.once(context, lambda: self._covered(context, size), size))
 
     def _covered(self, context: SelectionContext, size: int) -> tuple[Indices, Floats]:
-        features = dense_centred(context.features(self.features))
+        features, _ = in_units(dense_centred(context.features(self.features)))
         own = context.fixed_rng(_CELLS)
         with context.accounted(f"cells ({self.name})", len(features)), ONE_BLAS_THREAD:
             return cover_rows(features, size, own, weights=context.sizes)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, Self
@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from .._errors import InvalidInputError, InvalidTypeError
 from .._progress import logger
 from .._threads import RANDOM_STATES
-from .inputs import torch
+from .._validation import check_length
+from .inputs import as_numbers, torch
 from .losses import Loss, per_sample_loss
 
 Array = NDArray[np.floating[Any]]
@@ -48,8 +49,7 @@ class Gradients:
         for name, value in given.items():
             if not isinstance(value, np.ndarray) or value.ndim != 2 or value.dtype.kind != "f":
                 raise InvalidInputError(f"{name} must be a two-dimensional array of floats")
-            if len(value) != (n := len(self.residuals)):
-                raise InvalidInputError(f"inputs has {len(value)} rows, but residuals has {n}; they must be equal")
+            check_length(len(value), len(self.residuals), name, "residuals")
 
     def __len__(self) -> int:
         return len(self.residuals)
@@ -142,6 +142,29 @@ class Validation:
 def called(model: torch.nn.Module, x: Any) -> Any:
     """Call a model with a batch of inputs; a mapping gives its arguments by name, as Hugging Face models want it."""
     return model(**x) if isinstance(x, Mapping) else model(x)
+
+
+def as_accepted(x: Any, model: torch.nn.Module, known: dict[Any, bool]) -> Any:
+    """Convert integers as ``train`` does, unless the model accepts them; ``known`` stores which types it does."""
+    if not isinstance(x, torch.Tensor) or x.is_floating_point() or x.is_complex():
+        return x
+    if x.dtype not in known:
+        known[x.dtype] = False
+        with suppress(RuntimeError), undisturbed(model), torch.no_grad():  # PyTorch's error for a wrong type
+            known[x.dtype] = only_tensor(called(model, x[:2])).is_floating_point()
+    return x if known[x.dtype] else as_numbers(x, has_embedding(model))
+
+
+def has_embedding(model: torch.nn.Module) -> bool:
+    """Whether integers are meant for an embedding."""
+    return any(isinstance(module, torch.nn.Embedding | torch.nn.EmbeddingBag) for module in model.modules())
+
+
+def check_trainable(parameters: Iterable[Any]) -> None:
+    """Raise unless one of the parameters to train requires gradients."""
+    if not any(each.requires_grad for each in parameters):
+        text = "model: 0 of the parameters to train have requires_grad = True; at least 1 is needed"
+        raise InvalidInputError(f"{text}. Unfreeze a layer, or the whole model by model.requires_grad_().")
 
 
 def linear_layer(model: torch.nn.Module, name: str | None, example: Any, forward: Forward | None = None) -> Any:

@@ -23,14 +23,23 @@ TARGETS = ("labels", "targets", "y", "label")  # names of fields and attributes
 
 
 def as_tensor(values: Any, what: str) -> Any:
-    """Convert numbers in any container to a tensor."""
+    """Convert numbers in any container to a dense tensor."""
     if isinstance(values, torch.Tensor):
         return values
-    array = as_numpy(values)
+    array = as_numpy(values.toarray() if hasattr(values, "toarray") else values)
     if array.dtype.kind not in "biufc":
         how = "numpy.unique(y, return_inverse=True)[1]"
         raise InvalidTypeError(f"{what} holds {array.dtype}; the model needs numbers. For text labels use {how}.")
     return torch.as_tensor(np.require(array, requirements=["C", "W"]))  # torch warns about read-only memory
+
+
+def as_numbers(x: Any, integers: bool) -> Any:
+    """Bytes over 255, and floats; integers stay integers if they are meant for an embedding."""
+    if not isinstance(x, torch.Tensor):
+        return x
+    if x.dtype == torch.uint8:
+        return x.float() / 255
+    return x.long() if integers and not x.is_floating_point() else x.float()
 
 
 def flattened(X: Any, workers: int = 0) -> Any:
@@ -124,6 +133,8 @@ def unwrapped(data: Any) -> tuple[Any, dict[str, Any]]:
         text = f"{type(data).__name__} is an IterableDataset, whose rows cannot be chosen or read again"
         how = "draw from the stream with coresift.StreamingCoreset, or give a map-style data set"
         raise InvalidTypeError(f"{text}: {how}.")
+    if "Tensor" in names and (layout := str(getattr(data, "layout", "torch.strided"))) != "torch.strided":
+        raise InvalidTypeError(f"X is a tensor of layout {layout}, whose rows cannot be taken: pass X.to_dense().")
     return data, {}
 
 

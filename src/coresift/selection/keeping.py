@@ -3,14 +3,14 @@
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from .._errors import InvalidInputError
 from .._validation import as_numpy, check_features
 from ..coresets.coreset import Coreset
-from ..coresets.covering import dense_centred
+from ..coresets.covering import dense_centred, in_units
 from .context import SelectionContext
 from .gradients import Array
 from .inputs import Floats, Indices
@@ -44,13 +44,14 @@ class Kept(Selector):
             return np.zeros(0, dtype=np.int64)
         if context.is_batched:
             raise InvalidInputError("include names samples, but the items of this selection are mini-batches.")
-        given = np.unique(as_numpy(self.include))
-        n = context.whole().n_samples
-        if given.size and (given.dtype.kind not in "iu" or given.min() < 0 or given.max() >= n):
-            raise InvalidInputError(f"include must hold integers from 0 to {n - 1}.")
-        found = np.flatnonzero(np.isin(context.rows, given))
+        given, numbers = np.unique(as_numpy(self.include)), context.numbers
+        unknown = given if given.dtype.kind not in "iu" else np.setdiff1d(given, numbers)
+        if unknown.size:
+            wanted = f"row numbers, integers from 0 to {numbers.max()}"
+            raise InvalidInputError(f"include holds {unknown[0]!s:.60}; it must hold {wanted}.")
+        found = np.flatnonzero(np.isin(numbers[context.rows], given))
         if len(found) > size:
-            where = "" if context.n_samples == n else " of a class"
+            where = "" if context.n_samples == len(numbers) else " of a class"
             raise InvalidInputError(f"include has {len(found)} rows{where} whose budget is {size}: raise the budget.")
         return found
 
@@ -70,6 +71,7 @@ class Geometric(Kept):
     """
 
     features: Any = "pca"
+    is_centred: ClassVar[bool] = True  # whether squares of features are used, which lose digits far from the mean
 
     def _chosen(self, context: SelectionContext, size: int, include: Indices) -> Chosen:
         X = self._matrix(context)
@@ -80,20 +82,18 @@ class Geometric(Kept):
     def _picked(self, context: SelectionContext, X: Array, size: int, include: Indices) -> Chosen: ...
 
     def _matrix(self, context: SelectionContext) -> Array:
-        """The features, dense, float32 or float64. A copy about the mean is made only where rounding asks for it."""
+        """The features, dense, float32 or float64; if rounding asks for it, a copy about the mean, in other units."""
         found = check_features(context.features(self.features), name="features")
-        if not isinstance(found, np.ndarray):
-            return dense_centred(found)
-        mean = found.mean(axis=0, dtype=np.float64)
-        square = float(np.einsum("ij,ij->", found, found, dtype=np.float64)) / len(found)
-        if not 1e-24 < square < 1e24:  # near the limits of float32
-            return dense_centred(found)
-        if float(mean @ mean) > _OFF_CENTRE * (square - float(mean @ mean)):
-            return found - mean.astype(found.dtype)
-        return found
+        if isinstance(found, np.ndarray):
+            mean = found.mean(axis=0, dtype=np.float64)
+            square = float(np.einsum("ij,ij->", found, found, dtype=np.float64)) / len(found)
+            if 1e-24 < square < 1e24:  # not near the limits of float32
+                is_far = self.is_centred and float(mean @ mean) > _OFF_CENTRE * (square - float(mean @ mean))
+                return found - mean.astype(found.dtype) if is_far else found
+        return in_units(dense_centred(found))[0]
 
 
-def greedy_rows(size: int, include: Indices, gains: Callable[[], Array], add: Callable[[int], None]) -> Indices:
+def greedy_rows(size: int, include: Indices, gains: Callable[[], Array], add: Callable[[int], Any]) -> Indices:
     """Rows as they are picked, which ``add`` is told: those to include, then always the largest of ``gains()``."""
     picks = np.empty(size, dtype=np.int64)
     for t in range(size):

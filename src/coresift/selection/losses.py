@@ -65,9 +65,11 @@ def per_sample_loss(loss: str | Loss) -> Loss:
 
 
 def with_class_numbers(targets: Any, loss: Any) -> Any:
-    """Convert labels (n,) of a classification loss to int64. Class probabilities (n, K) are left unchanged."""
+    """Convert labels (n,) or (n, 1) of a classification loss to int64 (n,), not class probabilities (n, K)."""
     if kind_of(loss, derived=False) is not Kind.CLASSES:
         return targets
+    if targets.ndim == 2 and targets.shape[1] == 1:
+        targets = targets[:, 0]
     is_float, is_labels = targets.is_floating_point(), targets.ndim == 1
     if is_float and bool((targets % 1 != 0).any() if is_labels else (targets < 0).any()):
         wrong = "fractions" if is_labels else "negative numbers"
@@ -87,8 +89,9 @@ def _guarded(loss: Loss) -> Loss:
                 shapes = f"targets have shape {tuple(targets.shape)} and outputs {tuple(outputs.shape)}"
                 raise InvalidInputError(f"{shapes}: one target is needed for each output.")
             targets = targets.reshape(outputs.shape).to(outputs.dtype)  # (n,) beside (n, 1) would make (n, n)
-        elif own is Kind.CLASSES and targets.ndim == outputs.ndim - 1 and not targets.is_floating_point():
-            targets = targets.long()
+        elif own is Kind.CLASSES and targets.ndim < outputs.ndim and not targets.is_floating_point():
+            places = [1] * (outputs.ndim - 2) if targets.ndim == 1 else targets.shape[1:]  # outputs (n, K, 1)
+            targets = targets.long().reshape(-1, *places)
         if own is Kind.CLASSES and outputs.ndim == 2 and outputs.shape[1] == 1:
             how = "choose 'mse' for numbers, 'bce' for binary labels, or one output for each class"
             raise InvalidInputError(f"the model has one output, and the cross entropy of one class is always 0: {how}.")

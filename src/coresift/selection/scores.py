@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from .._errors import InvalidInputError
 from .._progress import logger
+from .._validation import check_length
 from ..coresets.files import write_npz, write_whole
 from ..rows.arrays import array_names, read_arrays
 from .context import SelectionContext
-from .gradients import called, device_of, only_tensor, own_randomness, softmax_residuals
+from .gradients import called, check_trainable, device_of, only_tensor, own_randomness, softmax_residuals
 from .inputs import Floats, Indices, torch
 from .keeping import Chosen, Kept
 from .losses import Kind, kind_of, per_sample_loss
@@ -68,9 +69,7 @@ class ByScore(Kept):
     def _chosen(self, context: SelectionContext, size: int, include: Indices) -> Chosen:
         hard = self._hardness(context).astype(np.float64)
         rng = context.fixed_rng(_TIES)
-        others = np.setdiff1d(np.arange(len(hard)), include, assume_unique=True)
-        rows = others[ranked(hard[others], size - len(include), self.keep, rng, self.cut)]
-        return np.concatenate((include, rows)), None
+        return np.concatenate((include, ranked(hard, size, self.keep, rng, self.cut, include))), None
 
     def _hardness(self, context: SelectionContext) -> NDArray[np.float32]:
         if context.is_batched:
@@ -80,18 +79,22 @@ class ByScore(Kept):
             found = proxy_scores(context)
         elif isinstance(found, str | os.PathLike):
             found = Scores.load(found)
-        if len(found) != (n := context.whole().n_samples):
-            raise InvalidInputError(f"scores has {len(found)} rows, but there are {n} samples.")
+        check_length(len(found), context.whole().n_samples, "scores")
         return found.hardness(self.score)[context.rows]
 
 
-def ranked(hard: Floats, size: int, keep: str, rng: Generator, cut: float = 0.1, n_strata: int = 50) -> Indices:
-    """Positions of ``size`` values, by one of the rules of :class:`ByScore`."""
+def ranked(
+    hard: Floats, size: int, keep: str, rng: Generator, cut: float = 0.1, include: Any = (), n_strata: int = 50
+) -> Indices:
+    """Positions of values that make ``size`` with those to ``include``, by one of the rules of :class:`ByScore`."""
     key = {"hard": -hard, "easy": hard, "ccs": -hard, "moderate": np.abs(hard - np.median(hard))}[keep]
     order = np.lexsort((rng.permutation(len(hard)), key))
+    if keep == "ccs":
+        order = order[min(int(cut * len(hard)), len(hard) - size) :]
+    left, size = order[~np.isin(order, include)], size - len(include)
     if keep != "ccs" or size == 0:
-        return order[:size]
-    left = rng.permutation(order[min(int(cut * len(hard)), len(hard) - size) :])
+        return left[:size]
+    left = rng.permutation(left)
     low, high = float(hard[left].min()), float(hard[left].max())
     width = (high - low) / n_strata or 1.0
     strata = np.minimum((hard[left] - low) / width, n_strata - 1).astype(np.int64)
@@ -187,6 +190,7 @@ def _scored(context: SelectionContext, epochs: int, lr: float, fresh: bool) -> S
         raise InvalidInputError("scores need a copy of the model, which forward= does not call: pass scores= instead.")
     rng = context.fixed_rng(_PROXY)
     proxy = copy.deepcopy(context.needed_model)
+    check_trainable(proxy.parameters())
     compute, size = per_sample_loss(context.loss), min(_BATCH[1], max(_BATCH[0], n // 50))
     dynamics = Dynamics(n)
     own = own_randomness(device_of(proxy), int(rng.integers(2**62)))

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._errors import InvalidInputError
-from .._validation import as_numpy
+from .._validation import as_numpy, check_length
 
 # "low": 0, or (C - 1) / floor(C / 2) if the label is in the lower half of the ranking of C >= 4 classes, so that the
 # mean is the share of wrong labels where the model is right; "sure": largest probability, negative if it is not the
@@ -57,8 +57,7 @@ class Seen:
         """Go back to the tables of a checkpoint."""
         self.tables = {}
         for name, values in tables.items():
-            if len(values) != self.n:
-                raise InvalidInputError(f"the table of {name} has {len(values)} rows, but there are {self.n}.")
+            check_length(len(values), self.n, f"the table of {name}")
             self[name][:] = values
 
 

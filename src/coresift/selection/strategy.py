@@ -36,7 +36,6 @@ class Strategy(Protocol):
 
     def select(self, context: SelectionContext, budget: int | float, rng: np.random.Generator) -> Coreset:
         """Select ``budget`` items of the ``context``, and weigh them; ``rng`` is for new draws."""
-        ...
 
 
 def setting(default: Any, *, least: int | None = None, choices: tuple[str, ...] | None = None, **limits: float) -> Any:
@@ -74,6 +73,8 @@ class Selector(ABC):
         rng = check_generator(rng, "rng")
         self._check()
         if size == context.n_samples and not asks_for(self, "prunes"):
+            if check := asks_for(self, "_included"):  # the rows that must be chosen, of a strategy that is Kept
+                check(context, size)
             return self.everything(context)
         return self._select(context, size, rng)
 

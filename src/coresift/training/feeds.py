@@ -1,5 +1,6 @@
 """Where batches come from: arrays are indexed on the device, others go through a ``DataLoader``; augmentation."""
 
+import math
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,11 +12,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
+from torch.utils.data import DataLoader
 
 from .._errors import InvalidInputError, InvalidTypeError
 from .._validation import check_choice
 from ..data.splits import ArrayDataset, DatasetSplits, LazyDataset
-from ..selection.inputs import as_tensor, known_targets, loaded, unwrapped
+from ..selection.inputs import as_numbers, as_tensor, known_targets, loaded, unwrapped
+from ..selection.losses import with_class_numbers
 from .sampler import inputs_and_targets
 
 Batch = tuple[Tensor, Tensor, Tensor]  # inputs (b, ...), targets (b, ...), weights (b,), on the device
@@ -37,10 +40,16 @@ class Feed:
     transform: Transform | None
     workers: int = 0
     collate: Any = None
+    loss: Any = None
 
     @property
     def is_held(self) -> bool:
         return isinstance(self.X, Tensor)
+
+    @property
+    def samples(self) -> Any:
+        """What a strategy reads: the samples, in a loader if they are collated by a function of its own."""
+        return self.X if self.collate is None else DataLoader(self.X, collate_fn=self.collate)
 
     def __len__(self) -> int:
         return len(self.X)
@@ -71,7 +80,7 @@ class Feed:
             "generator": torch.Generator().manual_seed(seed),
         }
         for x, y in loaded(dataset, None, rows, size, collate=self.collate, **loading):
-            yield self._placed(x), self._placed(targets_of(y))
+            yield self._placed(x), self._placed(with_class_numbers(targets_of(y), self.loss))
 
     def _placed(self, x: Any) -> Any:
         if isinstance(x, Mapping):
@@ -110,7 +119,7 @@ def feeds_of(
             check_choice(kind, "augmentation", ("crop-flip", RESIZED_CROP))
         augmented = partial(_augment, kind) if augmented and kind is not None else None
     if transform is None:
-        transform = partial(_as_numbers, integers=integers)
+        transform = partial(as_numbers, integers=integers)
     make = partial(_feed, device=device, transform=transform, workers=workers)
     return make(data), None if test is None else make(test), augmented
 
@@ -120,6 +129,10 @@ def _feed(data: Any, device: torch.device, transform: Any, workers: int) -> Feed
         data = (data.x, data.y)
     X, y = inputs_and_targets(data)
     X, reader = unwrapped(X)
+    if hasattr(X, "tocsr"):
+        size = math.prod(X.shape) * X.dtype.itemsize / 1e9
+        how = f"X.toarray(), {size:.2g} GB, or a data set whose items are dense rows"
+        raise InvalidTypeError(f"X is a sparse matrix of shape {X.shape}, but training needs dense rows: pass {how}.")
     if y is not None:
         return Feed(_tensor(X, "X").to(device), targets_of(y).to(device), device, transform)
     if hasattr(X, "shape"):
@@ -127,15 +140,6 @@ def _feed(data: Any, device: torch.device, transform: Any, workers: int) -> Feed
     if not hasattr(X, "__len__") or not hasattr(X, "__getitem__"):
         raise InvalidTypeError(f"data of type {type(X).__name__} must have a length and items (x, y).")
     return Feed(X, known_targets(X), device, transform, workers or reader.get("workers", 0), reader.get("collate"))
-
-
-def _as_numbers(x: Any, integers: bool) -> Any:
-    """Bytes over 255, and floats; integers stay integers if they are meant for an embedding."""
-    if not isinstance(x, Tensor):
-        return x
-    if x.dtype == torch.uint8:
-        return x.float() / 255
-    return x.long() if integers and not x.is_floating_point() else x.float()
 
 
 def _augment(kind: str, x: Tensor, generator: torch.Generator) -> Tensor:  # config.json records this name

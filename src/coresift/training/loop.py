@@ -87,7 +87,7 @@ def train(
     about: dict[str, Any] | None = None,
     clock: str = "wall",
 ) -> TrainResult:
-    """Train a model on a weighted subset that is selected again every ``select_every`` epochs.
+    """Train a model on a weighted subset, selected again every ``select_every`` epochs; return a :class:`TrainResult`.
 
     Each step minimises ``sum w l / sum w``; the defaults are those of the paper. All random numbers come from ``seed``.
     If a call with ``out`` is killed, the same call resumes from the last checkpoint and ends with the same weights and
@@ -133,10 +133,6 @@ def train(
         Called with the metrics of each epoch; whether to draw a bar on standard error (needs the extra ``cli``).
     clock : {"wall", "cpu"}, default "wall"
         How ``seconds`` are measured. "cpu" counts the processor time of this process, for busy machines.
-
-    Returns
-    -------
-    TrainResult
 
     Examples
     --------

@@ -115,9 +115,8 @@ def per_sample(values: Tensor) -> Tensor:
 
 def are_classes(outputs: Tensor, targets: Tensor, loss: Any) -> bool:
     """Return whether the targets are class numbers, one per sample, and the outputs have a column for each class."""
-    if outputs.ndim != 2 or outputs.shape[1] < 2 or targets.ndim != 1 or targets.is_floating_point():
-        return False
-    return kind_of(loss) not in (Kind.NUMBERS, Kind.SWITCHES)
+    fits = outputs.ndim == 2 and outputs.shape[1] > 1 and targets.ndim == 1 and not targets.is_floating_point()
+    return fits and kind_of(loss) not in (Kind.NUMBERS, Kind.SWITCHES)
 
 
 @torch.no_grad()

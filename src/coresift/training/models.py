@@ -26,7 +26,7 @@ def build_model(
     stem: str | None = None,
     seed: int = 0,
 ) -> nn.Module:
-    """Build a network with fresh weights, on the CPU, in float32.
+    """Return a network with fresh weights, on the CPU, in float32.
 
     Parameters
     ----------
@@ -41,10 +41,6 @@ def build_model(
     stem, seed : "cifar" or "imagenet", optional; int, default 0
         First layers of "resnet18": a 3x3 convolution with stride 1, by default for images of at most 64 pixels, or 7x7
         with stride 2 and a max-pool; seed of the weights.
-
-    Returns
-    -------
-    torch.nn.Module
 
     Examples
     --------
@@ -174,9 +170,9 @@ class ResNet9(nn.Module):
             raise InvalidInputError(f"resnet9 takes images (c, h, w) of at least 8x8; input_shape = {input_shape}.")
 
         def conv(n_in: int, n_out: int, *after: nn.Module) -> nn.Sequential:
+            # the pool first: batch norms and ReLU then see a quarter of the numbers
             conv = nn.Conv2d(n_in, n_out, 3, padding=1, bias=False)
-            layers = [conv, *after, nn.BatchNorm2d(n_out), nn.ReLU(inplace=True)]
-            return nn.Sequential(*layers)  # the pool first: batch norms and ReLU then see a quarter of the numbers
+            return nn.Sequential(conv, *after, nn.BatchNorm2d(n_out), nn.ReLU(inplace=True))
 
         self.first = nn.Sequential(conv(input_shape[0], width), conv(width, 2 * width, nn.MaxPool2d(2)))
         self.pair = nn.Sequential(conv(2 * width, 2 * width), conv(2 * width, 2 * width))

@@ -17,10 +17,10 @@ from torch.nn.parameter import is_lazy
 
 from .. import __version__
 from .._errors import InvalidInputError, InvalidTypeError
-from .._validation import check_budget, parse_budget
+from .._validation import as_numpy, check_budget, check_length, parse_budget
 from ..data.splits import DatasetSplits
 from ..selection import Strategy, strategy_named
-from ..selection.gradients import linear_layer, own_randomness, undisturbed
+from ..selection.gradients import check_trainable, has_embedding, linear_layer, own_randomness, undisturbed
 from ..selection.losses import per_sample_loss, with_class_numbers
 from ..selection.strategy import asks_for
 from .checkpoint import RunFolder, load_tensors, tensors_of
@@ -79,6 +79,7 @@ class Feeds:
     test: Feed | None
     augment: Augment | None
     fingerprint: str  # of the training data, before the validation part was taken off
+    numbers: NDArray[np.int64]  # of the training rows in that data
 
 
 class Run:
@@ -89,25 +90,19 @@ class Run:
         self.seconds = Seconds(clock=clock)
         self.history: list[Metrics] = []
         known = {"y": feeds.train.y, "transform": feeds.train.transform, "loss": options.loss, "model": model}
+        known |= {"seed": options.seed, "n_epochs": options.epochs, "workers": options.workers}
         if feeds.val is not None:
-            known |= {"X_val": feeds.val.X, "y_val": feeds.val.y}
-        self.sampler = CoresetSampler(
-            feeds.train.X,
-            options.strategy,
-            options.budget,
-            select_every=options.select_every,
-            seed=options.seed,
-            n_epochs=options.epochs,
-            workers=options.workers,
-            **known,
-        )
+            known |= {"X_val": feeds.val.samples, "y_val": feeds.val.y}
+        strategy, every = options.strategy, options.select_every
+        self.sampler = CoresetSampler(feeds.train.samples, strategy, options.budget, select_every=every, **known)
+        self.sampler.context.numbers = feeds.numbers
         self.n_epochs = self.sampler.phases.total
         self.rank, self.world = self.sampler.rank, self.sampler.num_replicas
         if options.batch_size % self.world:
             raise InvalidInputError(f"batch_size = {options.batch_size} must be a multiple of {self.world} processes.")
         self.batch_size = options.batch_size // self.world
-        self.forward = DistributedDataParallel(model) if self.world > 1 else model
         self.optimizer = optimizer_of(options, model)
+        self.forward = DistributedDataParallel(model) if self.world > 1 else model
         self.rates = [group["lr"] for group in self.optimizer.param_groups]
         is_made = scheduler is None or hasattr(scheduler, "state_dict")
         self.scheduler = scheduler if is_made else scheduler(self.optimizer)
@@ -227,6 +222,8 @@ class Run:
 def optimizer_of(options: TrainOptions, model: nn.Module) -> torch.optim.Optimizer:
     """Return the optimizer: by name, as it was given, or made of the parameters by the function that was given."""
     given = options.optimizer
+    groups = getattr(given, "param_groups", [{"params": model.parameters()}])
+    check_trainable(each for group in groups for each in group["params"])
     if isinstance(given, str):
         more = {"momentum": options.momentum} if given == "sgd" else {}
         kind = getattr(torch.optim, OPTIMIZERS[given])
@@ -289,11 +286,10 @@ def load(
 ) -> tuple[Feeds, TrainOptions]:
     """Move the data to the device and hold out the validation part; the budget becomes a number of samples."""
     place, fraction = options.device, options.val_fraction or 0.0
-    integers = any(isinstance(module, nn.Embedding | nn.EmbeddingBag) for module in model.modules())
-    whole, test_feed, augment = feeds_of(data, test, transform, options.augment, place, options.workers, integers)
+    reading = place, options.workers, has_embedding(model)
+    whole, test_feed, augment = feeds_of(data, test, transform, options.augment, *reading)
     if labels is not None:
-        if len(labels) != len(whole):
-            raise InvalidInputError(f"labels has {len(labels)} entries, but there are {len(whole)} samples.")
+        check_length(len(labels), len(whole), "labels", "data")
         whole.y = targets_of(labels).to(place) if whole.is_held else labels
     if not (n := len(whole)):
         raise InvalidInputError("the training data has no samples.")
@@ -302,13 +298,16 @@ def load(
     if n_val >= n:
         raise InvalidInputError(f"val_fraction = {fraction} takes all of {n} samples; none is left to train.")
     order = np.random.default_rng((options.seed, _STREAMS["split"])).permutation(n)
+    if n_val and (kept := asks_for(options.strategy, "_included")):  # rows that must be chosen are not held out
+        order = order[np.argsort(np.isin(order, as_numpy(kept.__self__.include)), kind="stable")]
     feed = whole.take(np.sort(order[n_val:])) if n_val else whole
     val_feed = whole.take(np.sort(order[:n_val])) if n_val else None
     for each in (feed, val_feed, test_feed):
-        if each is not None and each.is_held:
-            each.y = with_class_numbers(each.y, options.loss)
+        if each is not None:
+            each.loss = options.loss
+            each.y = with_class_numbers(each.y, options.loss) if each.is_held else each.y
     options = replace(options, budget=parse_budget(options.budget, len(feed)))
-    return Feeds(feed, val_feed, test_feed, augment, fingerprint), options
+    return Feeds(feed, val_feed, test_feed, augment, fingerprint, np.sort(order[n_val:])), options
 
 
 def identity(model: nn.Module, feeds: Feeds, transform: Any, scheduler: Any, options: TrainOptions) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler, TensorDataset, defaul
 
 from .._errors import CoresiftError, InvalidInputError
 from .._progress import logger
-from .._validation import as_numpy, check_count, parse_budget
+from .._validation import as_numpy, check_count, check_length, parse_budget
 from ..coresets.coreset import Coreset, Guarantee
 from ..rows.columns import n_rows
 from ..selection import SelectionContext, Selector, Strategy, phases, strategy_named
@@ -351,8 +351,6 @@ def inputs_and_targets(data: Any) -> tuple[Any, Any]:
             raise InvalidInputError(f"the TensorDataset has {len(data.tensors)} tensors; expected X and y.")
         data = data.tensors if len(data.tensors) == 2 else data.tensors[0]
     if isinstance(data, tuple | list) and len(data) == 2 and hasattr(data[0], "shape"):
-        n, entries = n_rows(data[0]), n_rows(data[1])
-        if n != entries:
-            raise InvalidInputError(f"y has {entries} entries, but X has {n} rows; they must be equal.")
+        check_length(n_rows(data[1]), n_rows(data[0]), "y")
         return data[0], data[1]
     return data, None

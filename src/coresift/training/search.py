@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.model_selection import ParameterGrid, ParameterSampler
 from torch import nn
 
 from .._errors import DivergedError, InvalidInputError
 from .._progress import logger
-from .._validation import check_count, parse_budget
+from .._validation import parse_budget
 from ..core.racing import Fidelity, rank_agreement, survivors
+from ..coresets.search import candidates_of
 from ..selection.gradients import own_randomness
 from .loop import train
 from .options import TrainOptions
@@ -90,9 +90,8 @@ def search_networks(
     {'lr': 0.1}
     """
     names = {each.name for each in fields(TrainOptions)}
-    drawn = None if n_iter is None else ParameterSampler(params, check_count(n_iter, "n_iter"), random_state=seed)
-    candidates = list(drawn or ParameterGrid(params))
-    if taken := sorted(_OWN.intersection(*(set(each) for each in candidates))):
+    candidates = candidates_of(params, n_iter, seed)
+    if taken := sorted(_OWN.intersection(itertools.chain(*candidates))):
         raise InvalidInputError(f"params has {', '.join(taken)}, which the search sets itself.")
     shared = {"strategy": strategy, "epochs": epochs, "val_fraction": val_fraction, "eval_every": epochs, "seed": seed}
     runs: list[tuple[dict[str, Any], nn.Module]] = []

@@ -77,7 +77,7 @@ def test_a_dry_run_tells_hours_and_memory_and_writes_nothing(tmp_path: Path, cap
     assert "hours in one process" in printed
     assert "in processor time; about" in " ".join(printed.split())
     assert " GB" in printed
-    assert "Assumed: FULL is trained on batches of 20" in printed
+    assert "Assumed: FULL is trained on batches as large as those of the subsets" in " ".join(printed.split())
     assert not (tmp_path / "results").exists()
 
 
