@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -71,10 +71,11 @@ FOR_SEEN_TIME = (
 
 @dataclass(frozen=True)
 class Runs:
-    """The runs of one method at one budget: by seed, quality in per cent and seconds of selection and training."""
+    """A method at one budget, by seed: quality in per cent, seconds of selection and training, processor."""
 
     quality: Mapping[int, float]
     seconds: Mapping[int, float]
+    processors: Mapping[int, str | None] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -105,6 +106,7 @@ class Records:
         return Runs(
             {r["cell"]["seed"]: 100 * r["test"][metric] for r in found},
             {r["cell"]["seed"]: r["seconds"]["selection"] + r["seconds"]["training"] for r in found},
+            {r["cell"]["seed"]: r.get("machine", {}).get("processor") for r in found},
         )
 
 
@@ -134,8 +136,9 @@ class Line:
 
 
 def time_ratio(ours: Runs, theirs: Runs) -> float | None:
-    """Seconds of one over those of the other; None without common seeds."""
-    seeds = set(ours.seconds) & set(theirs.seconds)
+    """Seconds of one over those of the other; None without common seeds on processors of the same kind."""
+    common = set(ours.seconds) & set(theirs.seconds)
+    seeds = {seed for seed in common if ours.processors.get(seed) == theirs.processors.get(seed)}
     if not seeds:
         return None
     return sum(ours.seconds[seed] for seed in seeds) / sum(theirs.seconds[seed] for seed in seeds)
@@ -182,10 +185,10 @@ def page(records: Records) -> str:
         "test set in %, mean ± deviation (number of seeds); differences over common seeds with their interval; paired",
         "t tests, corrected by Holm within each section (`table` corrects for all tests of its table, so that its",
         "p are larger); *time*: our processor seconds over those of the reference, selection and training, which",
-        "differ by up to a quarter with what else the machine did. *Reached*: **yes** only beyond chance, p (Holm) at",
-        "most 0.05; *above, within noise*: by the mean; *not below*, where that is all that is aimed at: no test says",
-        "that it is, which with so few seeds does not say that it is equal (*above*: a test says that it is above);",
-        "*not run*: too few common seeds so far.",
+        "differ by up to a quarter with what else the machine did, over the seeds that ran on the same kind of",
+        "processor. *Reached*: **yes** only beyond chance, p (Holm) at most 0.05; *above, within noise*: by the mean;",
+        "*not below*, where that is all that is aimed at: no test says that it is, which with so few seeds does not",
+        "say that it is equal (*above*: a test says that it is above); *not run*: too few common seeds so far.",
     ]
 
     def section(title: str, about: str, rows: Sequence[str]) -> None:

@@ -92,6 +92,12 @@ def seconds(entry: Entry | None) -> str:
     return f"{entry.seconds:{digits}} ({entry.selection or 0.0:{digits}})"
 
 
+def counted(entries: Sequence[Entry | None]) -> str:
+    """The number of seeds, or one number for each entry if they differ."""
+    seeds = [str(entry.n_seeds if entry else 0) for entry in entries]
+    return seeds[0] if len(set(seeds)) == 1 else ", ".join(seeds)
+
+
 def grid(
     summary: Summary, groups: Sequence[tuple[str, Sequence[str]]], cell: Callable[[Entry | None], str]
 ) -> list[str]:
@@ -104,8 +110,7 @@ def grid(
     for when, labels in groups:
         for place, label in enumerate(labels):
             entries = [entry_of(summary, label, b) for b in budgets]
-            seeds = [entry.n_seeds if entry else 0 for entry in entries]
-            said = str(seeds[0]) if len(set(seeds)) == 1 or label == "FULL" else ", ".join(map(str, seeds))
+            said = counted(entries[:1] if label == "FULL" else entries)
             cells = [cell(entry) for entry in entries]
             if label == "FULL":
                 cells[1:] = [""] * (len(budgets) - 1)
@@ -142,10 +147,9 @@ def cifar(results: Path, cell: Callable[[Entry | None], str]) -> list[str]:
     """All methods at all budgets, then all the data for fewer epochs."""
     short = [summary_of(results, "cifar10", f"cpu-full-{100 * b:.0f}") for b in FEWER_EPOCHS]
     entries = [entry_of(each, "FULL", 1.0) for each in short]
-    seeds = dict.fromkeys(str(entry.n_seeds if entry else 0) for entry in entries)
     *others, last = map(str, FEWER_EPOCHS.values())
     label = f"all data, {', '.join(others)} and {last} epochs"
-    row = [label, "FULL", *map(cell, entries), ", ".join(seeds)]
+    row = [label, "FULL", *map(cell, entries), counted(entries)]
     return [*grid(summary_of(results, "cifar10", "cpu"), CIFAR, cell), "| " + " | ".join(row) + " |"]
 
 
