@@ -11,7 +11,7 @@ from coresift.selection import registry
 from coresift.selection.names import methods
 
 PAGE = (Path(__file__).parents[2] / "docs" / "all-methods.md").read_text(encoding="utf-8")
-HEADER, METHODS = list(methods()[0]), [list(method.values()) for method in methods()]
+HEADER, METHODS = list(methods()[0])[:-1], [list(method.values())[:-1] for method in methods()]
 NAMES = [method["name"] for method in methods()]
 BUILT_IN = registry()  # before other tests register their own
 
@@ -25,7 +25,9 @@ def test_the_table_has_every_name_once() -> None:
 def test_the_page_has_the_table_and_a_paragraph_for_each_method() -> None:
     rows = (HEADER, ["---"] * len(HEADER), *METHODS)
     assert "\n".join("| " + " | ".join(row) + " |" for row in rows) in PAGE
-    assert re.findall(r"^\*\*([A-Z0-9.-]+)\*\*", PAGE, re.MULTILINE) == NAMES
+    paragraphs = [" ".join(text.split()) for text in PAGE.split("\n\n") if re.match(r"\*\*[A-Z0-9.-]+\*\* ", text)]
+    assert paragraphs == [method["about"] for method in methods()]
+    assert [re.match(r"\*\*(.+?)\*\*", text)[1] for text in paragraphs] == NAMES
 
 
 def test_the_command_prints_the_table(capsys: pytest.CaptureFixture[str]) -> None:
@@ -35,3 +37,15 @@ def test_the_command_prints_the_table(capsys: pytest.CaptureFixture[str]) -> Non
     assert max(map(len, printed.splitlines())) <= 80
     assert main(["strategies", "--json"]) == 0
     assert [each["name"] for each in json.loads(capsys.readouterr().out)] == NAMES
+
+
+def test_the_command_prints_one_method_with_its_paragraph(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["strategies", "graph_cut"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "samples like the rest of their class" in printed
+    assert "a smaller trade_off spreads them out" in printed
+    assert "HERDING" not in printed
+    assert main(["strategies", "ccs-warm", "--json"]) == 0
+    assert [each["name"] for each in json.loads(capsys.readouterr().out)] == ["CCS", "...-WARM"]
+    assert main(["strategies", "herdin"]) != 0
+    assert "'herdin' is unknown; did you mean HERDING?" in " ".join(capsys.readouterr().err.split())

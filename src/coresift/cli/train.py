@@ -71,28 +71,34 @@ def datasets(
     settings.show([], notes=[f"'coresift train --download' downloads published files. {own}"])
 
 
-def strategies(settings: Settings, as_json: AsJson = False) -> None:
+def strategies(
+    settings: Settings,
+    name: Annotated[str | None, typer.Argument(help="One of them, in detail.")] = None,
+    as_json: AsJson = False,
+) -> None:
     """List the strategies of 'coresift train': what each needs, costs and chooses, and where it won.
 
     k of n samples in d columns are chosen, n_c are in the largest class. The model has P parameters, its last layer H
     inputs and C outputs; a pass runs it over all data. A method won where it beat uniform redraws, or what is named.
     """
     from rich import box
+    from rich.markdown import Markdown
     from rich.table import Column, Table
 
     from coresift.selection.names import methods
 
+    found = methods(name)
     if as_json:
-        settings.out.print_json(json.dumps(methods()))
+        settings.out.print_json(json.dumps(found))
         return
     columns = Column("name", no_wrap=True), Column("what it chooses (paper)")
     table = Table(*columns, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for method in methods():
-        name, what, paper, won = (method[key] for key in ("name", "what it chooses", "paper", "where it won"))
+    for method in found:
+        what, paper, won = (method[key] for key in ("what it chooses", "paper", "where it won"))
         told = "; ".join(f"{key} {method[key]}" for key in ("needs", "cost", "memory", "weights") if method[key] != "-")
         cited, wins = "" if paper == "-" else f" ({paper})", "" if won == "-" else f"\nwon: {won}"
-        table.add_row(name, f"{what}{cited}\n{told}{wins}")
-    settings.out.print(table)
+        table.add_row(method["name"], f"{what}{cited}\n{told}{wins}")
+    settings.out.print(table, *(Markdown(method["about"], hyperlinks=False) for method in found if name))
 
 
 def train(

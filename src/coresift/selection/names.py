@@ -101,6 +101,10 @@ def _key(name: str) -> str:
     return name.strip().upper().replace("_", "-")
 
 
-def methods() -> list[dict[str, str]]:
-    """All methods as ``methods.csv`` has them: k of n samples in d columns; a pass runs the model over all data."""
-    return list(csv.DictReader((files(__package__) / "methods.csv").read_text(encoding="utf-8").splitlines()))
+def methods(name: str | None = None) -> list[dict[str, str]]:
+    """The methods of ``methods.csv``, all or those behind a ``name``; "about" is the paragraph of "All methods"."""
+    found = list(csv.DictReader((files(__package__) / "methods.csv").read_text(encoding="utf-8").splitlines()))
+    if name is None or strategy_named(name) is None:
+        return found
+    shown = _key(name).removesuffix("-WARM"), f"...{_key(name)[-5:]}"
+    return [method for method in found if method["name"] in shown]
