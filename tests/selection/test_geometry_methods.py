@@ -9,7 +9,8 @@ from scipy import sparse
 from scipy.spatial.distance import cdist
 
 from coresift import InvalidInputError
-from coresift.selection import FacilityLocation, GraphCut, Herding, KCenter, PerBatch, PerClass, SelectionContext
+from coresift.coresets.covering import principal
+from coresift.selection import Cover, FacilityLocation, GraphCut, Herding, KCenter, PerBatch, PerClass, SelectionContext
 from coresift.selection.facility import graph_facilities, neighbour_graph
 
 
@@ -311,3 +312,31 @@ def test_sparse_rows_of_few_columns_keep_all_of_them():
     X = points(300, 2) * [3.0, 1.0]
     X[77] = [0.0, 9.0]
     assert 77 in chosen(KCenter(), sparse.csr_matrix(X), 4).indices
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("gap", [0.0, 1e4, 1e5])
+def test_two_distant_groups_are_served_by_their_own_picks(gap, dtype):
+    X = points(600, 4, seed=2, dtype=dtype)
+    X[:300, 0] += gap
+    for strategy in (
+        FacilityLocation(features="raw"),
+        FacilityLocation(features="raw", max_exact=400),
+        Cover(features="raw"),
+    ):
+        core = chosen(strategy, X, 20)
+        D = cdist(X.astype(np.float64), X[core.indices].astype(np.float64))
+        served = np.bincount(D.argmin(axis=1), minlength=20)
+        if isinstance(strategy, FacilityLocation):  # a cell of k-means may be served by the pick of another
+            np.testing.assert_array_equal(core.weights, served)
+        uniform = cdist(X, X[rng(3).choice(600, 20, replace=False)].astype(np.float64)).min(axis=1).mean()
+        assert D.min(axis=1).mean() < uniform
+        assert core.weights.max() < 120  # half of the rows would be 300
+
+
+def test_components_of_rows_far_from_the_origin_keep_their_variance():
+    """scikit-learn's PCA forms the squares of uncentred float32 rows, and loses the differences."""
+    X = points(1500, 120, seed=4) * np.where(np.arange(120) < 10, 5.0, 0.5)
+    kept = [principal((X + offset).astype(np.float32), 50).var(axis=0).sum() for offset in (0.0, 1e4)]
+    assert kept[0] / X.var(axis=0).sum() > 0.9
+    assert kept[1] == pytest.approx(kept[0], rel=0.01)

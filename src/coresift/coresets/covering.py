@@ -37,10 +37,12 @@ def cover_rows(
     features: np.ndarray, size: int, rng: Generator, *, weights: Floats | None = None, display: Display = Progress
 ) -> tuple[Rows, Floats]:
     """Choose the row nearest to the centre of each of ``size`` k-means cells; it weighs as much as its cell."""
-    small = features.astype(np.float32)
-    sample = rng.permutation(len(small))[: _ROWS_PER_CELL * size]
-    centers = cover_centers(small[sample], size, rng, display)
-    cells, distances = nearest_centers(features, centers)
+    sample = rng.permutation(len(features))[: _ROWS_PER_CELL * size]
+    for dtype in (np.float32, np.float64):
+        centers = cover_centers(features[sample].astype(dtype), size, rng, display)
+        cells, distances = nearest_centers(features, centers)
+        if not _are_lost(distances, centers):
+            break
     order = np.lexsort((distances, cells))  # by cell, nearest first
     is_first = np.r_[True, cells[order][1:] != cells[order][:-1]]
     chosen = order[is_first]
@@ -93,19 +95,26 @@ def _spread_rows(features: np.ndarray, size: int, rng: Generator) -> Rows:
     return np.unique(np.concatenate(rounds))
 
 
-def nearest_centers(features: np.ndarray, centers: np.ndarray) -> tuple[Rows, Floats]:
-    """The nearest centre of every row, found in float32 (so features are centred), and its square in float64."""
+def nearest_centers(features: np.ndarray, centers: np.ndarray, dtype: Any = np.float32) -> tuple[Rows, Floats]:
+    """The nearest centre of every row, by products in float32, or float64 if those are lost; its squared distance."""
     cells, far = np.empty(len(features), dtype=np.int64), np.empty(len(features))
-    right = np.ascontiguousarray(-2.0 * centers.T, dtype=np.float32)
-    norms = np.einsum("ij,ij->i", centers, centers).astype(np.float32)
+    right = np.ascontiguousarray(-2.0 * centers.T, dtype=dtype)
+    norms = np.einsum("ij,ij->i", centers, centers, dtype=np.float64).astype(dtype)
     for start in range(0, len(features), step := max(1, _BLOCK // max(centers.shape))):
         block = slice(start, start + step)
-        squares = features[block].astype(np.float32, copy=False) @ right
+        squares = features[block].astype(dtype, copy=False) @ right
         squares += norms
         cells[block] = squares.argmin(axis=1)
         way = features[block] - centers[cells[block]]
         far[block] = np.einsum("ij,ij->i", way, way)
-    return cells, far
+    is_lost = dtype == np.float32 and _are_lost(far, centers)
+    return nearest_centers(features, centers, np.float64) if is_lost else (cells, far)
+
+
+def _are_lost(far: Floats, centers: np.ndarray) -> bool:
+    """Whether most squared distances are within a thousand roundings of the largest square in float32."""
+    largest = np.einsum("ij,ij->i", centers, centers, dtype=np.float64).max()
+    return bool(np.median(far) < 1e3 * np.finfo(np.float32).eps * largest)
 
 
 def principal(matrix: Any, n_components: int) -> NDArray[Any]:
@@ -114,6 +123,7 @@ def principal(matrix: Any, n_components: int) -> NDArray[Any]:
 
     n_components = check_count(n_components, "n_components")
     if isinstance(matrix, np.ndarray):
+        matrix = matrix - matrix.mean(axis=0, dtype=np.float64).astype(matrix.dtype)  # scikit-learn squares all of it
         pca = PCA(min(n_components, *matrix.shape), random_state=0)
     else:  # the solver for sparse matrices finds one component less
         pca = PCA(min(n_components, min(matrix.shape) - 1), svd_solver="arpack", random_state=0)

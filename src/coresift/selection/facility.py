@@ -185,7 +185,7 @@ def neighbour_graph(X: Array, n_neighbors: int, rng: Generator) -> tuple[NDArray
     """
     n = len(X)
     n_cells = max(1, int(np.sqrt(n)))
-    X = X.astype(np.float32, copy=False)
+    X = X.astype(np.float64, copy=False)  # float32 would lose the distances beside a column of large numbers
     centers = cover_centers(X[rng.permutation(n)[: 40 * n_cells]], n_cells, rng)
     cells, _ = nearest_centers(X, centers)
     counts = np.bincount(cells, minlength=len(centers))
