@@ -18,6 +18,7 @@ from coresift.selection import (
     Phases,
     SelectionContext,
     Trim,
+    Warm,
     WarmEnd,
 )
 from coresift.selection.auto import counts_of, duplicate_share, without_duplicates
@@ -54,6 +55,15 @@ def test_turns_serve_every_row_once_before_any_returns() -> None:
     assert all((core.weights == 4.0).all() for core in served)
     other = SelectionContext(X, Y, seed=1, epoch=0, n_epochs=8)
     assert RS2().select(other, 30, rng()) != served[0]
+
+
+def test_turns_begin_after_a_warm_start() -> None:
+    strategy = Warm(RS2())
+    first = strategy.phases(16, 0.25).n_full
+    assert first == 2  # in the middle of a round of four, if it were counted from the first epoch
+    made = SelectionContext(X, Y, seed=0, epoch=0, n_epochs=16)
+    served = [strategy.select(made.at(first + turn), 30, rng()).indices for turn in range(4)]
+    assert sorted(np.concatenate(served)) == list(range(N))
 
 
 @pytest.mark.parametrize("size", [50, 7, 61, 119])

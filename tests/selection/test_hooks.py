@@ -349,7 +349,7 @@ def test_a_named_layer():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"model": None}, "needs gradients"),
+        ({"model": None}, "needs a model: pass model="),
         ({"loss": "hinge"}, "loss = 'hinge' is not one of"),
         ({"loss": lambda output, y: functional.cross_entropy(output, y)}, "reduces over the samples"),
         ({"X": np.full((23, 6), np.inf, np.float32)}, "NaN or infinity"),

@@ -17,7 +17,7 @@ from torch.nn import functional
 from coresift import InvalidInputError, InvalidTypeError
 from coresift._progress import Progress
 from coresift.data import load_dataset
-from coresift.selection import AdaptiveRandom, Glister, KCenter, PerBatch, PerClass, Random, Warm
+from coresift.selection import AdaptiveRandom, ByScore, Glister, KCenter, PerBatch, PerClass, Random, Scores, Warm
 from coresift.training import CoresetSampler, TrainOptions, build_model, train
 from coresift.training.run import load, resolve
 
@@ -293,10 +293,27 @@ def test_rows_that_must_stay_are_those_of_the_data_that_were_given(wrap: Any) ->
         assert result.coreset is not None
         options = TrainOptions(strategy=strategy, budget=0.2, seed=seed, val_fraction=0.4)
         feeds, _ = load(model, (X, Y), None, None, None, resolve(options, (X, Y)))
-        assert set(must) <= set(feeds.numbers[result.coreset.indices].tolist())
+        assert set(must) <= set(result.coreset.indices.tolist()) <= set(feeds.numbers.tolist())
+        assert result.coreset.n_samples == len(X)
         np.testing.assert_array_equal(feeds.train.X.numpy(), X[feeds.numbers])
     with pytest.raises(InvalidInputError, match="include holds 200; it must hold row numbers, integers from 0 to 199"):
         train(network(), (X, Y), wrap(KCenter(include=[200])), 0.2, epochs=2, val_fraction=0.1)
+
+
+@pytest.mark.parametrize("given", ["scores", "features"])
+def test_scores_and_features_of_all_rows_go_with_rows_held_out(given: str) -> None:
+    number = np.arange(len(X), dtype=np.float32)
+    strategy = ByScore(scores=Scores({"el2n": number})) if given == "scores" else KCenter(features=number[:, None])
+    result = train(network(), (X, Y), strategy, 4, epochs=1, val_fraction=0.4)
+    assert result.coreset is not None
+    model, options = network(), TrainOptions(strategy=strategy, budget=4, val_fraction=0.4)
+    feeds, _ = load(model, (X, Y), None, None, None, resolve(options, (X, Y)))
+    kept = feeds.numbers  # those in the training part
+    wanted = kept[-4:] if given == "scores" else kept[[0, -1]]  # the largest scores; both ends of a line
+    assert set(wanted.tolist()) <= set(result.coreset.indices.tolist()) <= set(kept.tolist())
+    short = ByScore(scores=Scores({"el2n": number[:-1]})) if given == "scores" else KCenter(features=number[:-1, None])
+    with pytest.raises(InvalidInputError, match=f"{given} has length 199, but X has 120 rows"):
+        train(network(), (X, Y), short, 4, epochs=1, val_fraction=0.4)
 
 
 class Ragged(torch.utils.data.Dataset[Any]):

@@ -69,9 +69,10 @@ class SelectionContext:
     ----------
     costs : dict of str to Cost
         What was computed so far in this run.
-    rows, sizes, numbers : arrays of int, of float, and of int
-        Positions of the samples in the data of the run; samples per item: 1, unless items are mini-batches; for each
-        row of the run its number in the data that ``train`` got, before some were held out.
+    rows, sizes : arrays of int and of float
+        Positions of the samples in the data of the run; samples per item: 1, unless items are mini-batches.
+    numbers, n_given : array of int, int
+        For each row of the run its number in the data that ``train`` got, before some were held out; their number.
     select_every, class_output : int or None
         Epochs between two selections, set by a training loop; in the context of one class, its model output.
 
@@ -120,10 +121,10 @@ class SelectionContext:
                 raise InvalidInputError("gradients contain NaN or infinity; they must be finite.")
         self._X, self._y = X, y
         self.rows: Indices = np.arange(n_samples)
-        self.numbers: Indices = self.rows
+        self.numbers, self.n_given = self.rows, n_samples
         self.sizes: NDArray[np.float64] = np.ones(n_samples)
         self.model, self.loss, self.layer = model, loss, layer
-        self.epoch = check_count(epoch, "epoch", 0)
+        self.epoch, self.first_epoch = check_count(epoch, "epoch", 0), 0  # the first on a subset, after a warm start
         self.n_epochs = n_epochs if n_epochs is None else check_count(n_epochs, "n_epochs")
         self.select_every: int | None = None
         self.class_output: int | None = None
@@ -255,7 +256,7 @@ class SelectionContext:
     def needed_model(self) -> torch.nn.Module:
         """The model; an error if there is none."""
         if self.model is None:
-            raise InvalidInputError("this strategy needs gradients: pass model= (or gradients= to the context).")
+            raise InvalidInputError("the strategy needs a model: pass model= (or gradients=, if it uses nothing else).")
         return self.model
 
     def gradients(self, *, output: int | None = None) -> Gradients:
@@ -327,7 +328,13 @@ class SelectionContext:
                     found = unit * principal(X, _N_COMPONENTS)
             else:
                 found = flattened(embedding(self._X) if callable(embedding) else embedding)
-        check_length(found.shape[0], n_rows(self._X), "features")
+        return self.aligned(found, "features")
+
+    def aligned(self, values: Any, name: str) -> Any:
+        """``values``, a row for each of the run; of a row for each that ``train`` got, those that are not held out."""
+        n = n_rows(self._X)
+        found = values[self.numbers] if values.shape[0] == self.n_given != n else values
+        check_length(found.shape[0], n, name)
         return found
 
     def whole(self) -> Self:

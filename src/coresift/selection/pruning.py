@@ -57,7 +57,7 @@ class Lossless(Watcher):
             kept = np.concatenate((np.flatnonzero(~is_easy), rng.choice(easy, n_kept, replace=False)))
             weights = np.where(is_easy, weights * (len(easy) / n_kept), weights)
             rows, weights = rows[kept], weights[kept]
-        return self.coreset(context, rows, weights, f"{n_kept} of {len(easy)} easy samples")
+        return self.coreset(context, rows, weights, f"{n_kept or len(easy)} of {len(easy)} easy samples")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from .._errors import InvalidInputError
 from .._progress import logger
-from .._validation import check_length
 from ..coresets.files import write_npz, write_whole
 from ..rows.arrays import array_names, read_arrays
 from .context import SelectionContext
@@ -79,8 +78,7 @@ class ByScore(Kept):
             found = proxy_scores(context)
         elif isinstance(found, str | os.PathLike):
             found = Scores.load(found)
-        check_length(len(found), context.whole().n_samples, "scores")
-        return found.hardness(self.score)[context.rows]
+        return context.aligned(found.hardness(self.score), "scores")[context.rows]
 
 
 def ranked(

@@ -255,7 +255,7 @@ def scaled_weights(context: SelectionContext, rows: Indices) -> Floats:
 
 def turn(context: SelectionContext, pool: Indices, size: int) -> Indices:
     """Rows of the pool that have their turn in this selection."""
-    round_, turn = divmod(context.epoch // (context.select_every or 1), -(-len(pool) // size))
+    round_, turn = divmod((context.epoch - context.first_epoch) // (context.select_every or 1), -(-len(pool) // size))
     own = np.random.default_rng((int(context.fixed_rng(_TURNS).integers(2**62)), round_))
     return own.permutation(pool).take(np.arange(size) + turn * size, mode="wrap")
 

@@ -178,7 +178,7 @@ class Warm(_Wrapper):
         run = self.phases(context.n_epochs, size / context.n_samples)
         if context.epoch < run.n_full or (run.n_last and context.epoch >= run.n_subset):
             return Full().everything(context)
-        return super().select(context.derived(n_epochs=run.total), size, rng)
+        return super().select(context.derived(n_epochs=run.total, first_epoch=run.n_full), size, rng)
 
     def _select(self, context: SelectionContext, size: int, rng: np.random.Generator) -> Coreset:
         return self.strategy.select(context, size, rng)

@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ class TrainResult:
     """The trained ``model``, its ``history`` (the metrics of each epoch), the metrics on the ``test`` set, ``seconds``.
 
     ``n_epochs`` were run (a warm start runs fewer). ``coreset`` is the subset of the last epoch, of ``subset_size``
-    samples; None if the run had finished before. ``regime`` is what "auto" decided.
+    rows of the data that were given; None if the run had finished before. ``regime`` is what "auto" decided.
 
     >>> data = torch.eye(4).repeat(25, 1), torch.arange(100) % 4
     >>> result = train(nn.Linear(4, 4), data, "random", 0.5, epochs=2)
@@ -187,8 +187,9 @@ def train(
                 if on_epoch is not None:
                     on_epoch(metrics)
 
-        core, own = run.sampler.coreset, getattr(options.strategy, "regime", None)
-        regime = None if own is None else own(run.sampler.context)
+        context, own = run.sampler.context, getattr(options.strategy, "regime", None)
+        core, regime = run.sampler.coreset, None if own is None else own(context)
+        core = replace(core, indices=context.numbers[core.indices], n_samples=context.n_given)
         result: dict[str, Any] = {"test": run.evaluate(feeds.test), "n_epochs": len(run.history)}
         result |= {"subset_size": core.size, "history": run.history}
         if folder is not None and writes:

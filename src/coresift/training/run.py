@@ -95,7 +95,8 @@ class Run:
             known |= {"X_val": feeds.val.samples, "y_val": feeds.val.y}
         strategy, every = options.strategy, options.select_every
         self.sampler = CoresetSampler(feeds.train.samples, strategy, options.budget, select_every=every, **known)
-        self.sampler.context.numbers = feeds.numbers
+        held_out = 0 if feeds.val is None else len(feeds.val)
+        self.sampler.context.numbers, self.sampler.context.n_given = feeds.numbers, len(feeds.train) + held_out
         self.n_epochs = self.sampler.phases.total
         self.rank, self.world = self.sampler.rank, self.sampler.num_replicas
         if options.batch_size % self.world:
