@@ -22,8 +22,8 @@ KINDS: dict[str, tuple[str, ...]] = {
     "gradients": ("CRAIG", "CRAIGPB", "GRADMATCH", "GRADMATCHPB", "GLISTER", "ADAPTIVE-CORESET"),
     "what training sees": ("ADAPTIVE-CORESET-SEEN", "LOSSLESS", "INFOBATCH", "TRIM", "AUTO"),
 }
-_MARKERS = dict(zip(KINDS, "o^sDv", strict=True))
-_COLORS = dict(zip(KINDS, (BLACK, BLUE, ORANGE, VERMILLION, GREEN), strict=True))
+MARKERS = dict(zip(KINDS, "o^sDv", strict=True))
+COLORS = dict(zip(KINDS, (BLACK, BLUE, ORANGE, VERMILLION, GREEN), strict=True))
 _LABELS: dict[str, tuple[float, float, str]] = {  # points from the marker to the text, and its alignment
     "ADAPTIVE-RANDOM@1": (6, 8, "right"),
     "RBF@1": (0, 8, "center"),
@@ -59,7 +59,7 @@ def draw(summary: Summary, budget: float) -> Figure:
         found = [each for each in points if each.mean is not None and each.seconds is not None]
         for kind in KINDS:
             own = [each for each in found if kind_of(each.method.name) == kind]
-            style: dict[str, Any] = {"color": _COLORS[kind], "marker": _MARKERS[kind], "linestyle": ""}
+            style: dict[str, Any] = {"color": COLORS[kind], "marker": MARKERS[kind], "linestyle": ""}
             ax.errorbar(
                 [each.seconds or 0.0 for each in own],
                 [each.mean or 0.0 for each in own],

@@ -17,6 +17,7 @@ from coresift.cli.app import Settings
 from ..bench.protocol import load_protocol
 from ..bench.store import RESULTS, Store
 from ..bench.summary import Entry, Metric, Summary, summarise
+from ..equal_time import FEWER_EPOCHS, equal_time
 from .measure import markdown
 
 PAGE = RESULTS.parents[1] / "docs" / "experiments.md"
@@ -47,7 +48,6 @@ CIFAR = (
     ("before every epoch", ("**ADAPTIVE-RANDOM@1**", "RBF@1", "RS2@1", "ADAPTIVE-CORESET-SEEN@1")),
     ("all data, 60 epochs", ("FULL",)),
 )
-FEWER_EPOCHS = {0.05: 3, 0.10: 6, 0.20: 12, 0.30: 18}  # of all data: as many samples as 60 epochs of a share
 COVTYPE = (
     *("RANDOM", "FIXED-CORESET", "**ADAPTIVE-RANDOM**", "GRADMATCHPB", "RBF", "ADAPTIVE-CORESET"),
     *("ADAPTIVE-CORESET-AUTO", "**ADAPTIVE-RANDOM@1**", "RBF@1", "ADAPTIVE-CORESET@1"),
@@ -153,6 +153,26 @@ def cifar(results: Path, cell: Callable[[Entry | None], str]) -> list[str]:
     return [*grid(summary_of(results, "cifar10", "cpu"), CIFAR, cell), "| " + " | ".join(row) + " |"]
 
 
+def cifar_at_equal_time(results: Path) -> list[str]:
+    """Points above all the data, and above uniform redraws before every epoch, that take as long."""
+    found = equal_time(results)
+    points = {(point.method, point.budget): point for point in found.methods}
+    lines = []
+    for when, labels in CIFAR[:-1]:
+        for place, label in enumerate(labels):
+            own = [points.get((label.strip("*"), budget)) for budget in FEWER_EPOCHS]
+            cells = [
+                MISSING if each is None else f"{found.above(each, line):+.1f}"
+                for line in (found.full, found.uniform)
+                for each in own
+            ]
+            lines.append(["" if place else when, label, *cells])
+    shares = [f"{100 * budget:g} %" for budget in FEWER_EPOCHS]
+    return markdown(
+        ["selects", "method", *(f"all data: {shares[0]}", *shares[1:]), f"uniform: {shares[0]}", *shares[1:]], lines, 2
+    )
+
+
 def tables(results: Path) -> dict[str, list[str]]:
     """By the name of their place in the page."""
     mnist = summary_of(results, "mnist")
@@ -161,6 +181,7 @@ def tables(results: Path) -> dict[str, list[str]]:
         "mnist seconds": grid(mnist, MNIST, seconds),
         "cifar10 accuracy": cifar(results, plain),
         "cifar10 seconds": cifar(results, seconds),
+        "cifar10 equal time": cifar_at_equal_time(results),
         "covtype": covtype(results),
     }
 

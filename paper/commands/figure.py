@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,6 +19,8 @@ from .figures import Files, Out, Seed, Source, Table, measured
 from .run import Results
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from .. import function_approximation as approximation, gradients as gradient
 
 app = typer.Typer(help="Figures of what was measured, with the numbers behind them.", rich_markup_mode=None)
@@ -238,20 +241,33 @@ def _gradient_errors(rows: list[gradient.Measurement]) -> RichTable:
 def methods(settings: Settings, out: Out, results: Results = None) -> None:
     """Accuracy of all methods against their time, on CovType at 1 %, from the stored records; nothing is measured."""
     from ..methods_figure import draw
-    from ..plots import check_writable, figure_paths, require_matplotlib, save_figure
     from .table import stored_summary
+
+    _drawn(settings, out, lambda: draw(stored_summary(results, "covtype", "all-methods"), 0.01))
+
+
+def equal_time(settings: Settings, out: Out, results: Results = None) -> None:
+    """CIFAR-10: accuracy against time beside all the data for fewer epochs, from the stored records."""
+    from ..bench.store import RESULTS
+    from ..equal_time import draw, equal_time
+
+    _drawn(settings, out, lambda: draw(equal_time(results or RESULTS)))
+
+
+def _drawn(settings: Settings, out: Path, draw: Callable[[], Figure]) -> None:
+    from ..plots import check_writable, figure_paths, require_matplotlib, save_figure
 
     paths = figure_paths(out)
     for path in paths:
         check_writable(path)
     require_matplotlib()
-    drawn = draw(stored_summary(results, "covtype", "all-methods"), 0.01)
+    drawn = draw()
     for path in paths:
         save_figure(drawn, path)
     if not settings.quiet:
         settings.out.print(f"Wrote {', '.join(map(str, paths))}.", soft_wrap=True)
 
 
-for _command in (bandwidth, function_approximation, covtype, lower_bound, gradients, methods):
+for _command in (bandwidth, function_approximation, covtype, lower_bound, gradients, methods, equal_time):
     app.command(name=_command.__name__.replace("_", "-"))(with_common_options(_command))
 figure = app
