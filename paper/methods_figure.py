@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .bench.summary import FULL, Summary
-from .plots import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILLION, new_figure
+import numpy as np
+
+from .bench.summary import FULL, Entry, Summary
+from .plots import BLACK, BLUE, GREEN, ORANGE, VERMILLION, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,23 +27,11 @@ KINDS: dict[str, tuple[str, ...]] = {
 }
 MARKERS = dict(zip(KINDS, "o^sDv", strict=True))
 COLORS = dict(zip(KINDS, (BLACK, BLUE, ORANGE, VERMILLION, GREEN), strict=True))
-_LABELS: dict[str, tuple[float, float, str]] = {  # points from the marker to the text, and its alignment
-    "ADAPTIVE-RANDOM@1": (6, 8, "right"),
-    "RBF@1": (0, 8, "center"),
-    "AUTO@1": (0, 10, "center"),
-    "ADAPTIVE-RANDOM": (-4, -14, "center"),
-    "RANDOM": (0, -15, "center"),
-    "COVER": (6, -11, "left"),
-    "ADAPTIVE-CORESET": (0, 9, "center"),
-    "FACILITY-LOCATION": (0, -11, "center"),
-    "GRADMATCHPB": (5, 7, "left"),
-    "CCS": (7, -3, "left"),
-    "GLISTER": (-6, 6, "right"),
-    "HERDING": (7, -3, "left"),
-    "GRAPH-CUT": (7, -3, "left"),
-    "EL2N": (-7, -3, "right"),
-}
+_DARK = {ORANGE: "#9A6700"}  # of text, which needs more contrast than marks
 _TICKS = (4, 5, 6, 8, 10, 15, 20)
+_SIZE = 7.0  # of numbers, in points
+_ANGLES = sorted(np.linspace(0.0, 2.0 * np.pi, 16, endpoint=False), key=lambda angle: abs(np.sin(angle)))
+_STEPS = [(distance, angle) for distance in (9.5, 11, 14, 18, 24, 30) for angle in _ANGLES]  # beside the bars first
 
 
 def kind_of(name: str) -> str:
@@ -52,39 +43,66 @@ def kind_of(name: str) -> str:
 
 
 def draw(summary: Summary, budget: float) -> Figure:
-    """Draw the mean over seeds, and its deviation, against the time of selection and training; FULL is left out."""
-    with new_figure(7.2, 4.8) as figure:
-        ax = figure.subplots()
-        points = [summary.at(method, budget) for method in summary.methods if method.name != FULL]
-        found = [each for each in points if each.mean is not None and each.seconds is not None]
+    """Draw the mean over seeds, and its deviation, against the time of selection and training; FULL is left out.
+
+    Marks are numbered by accuracy, from the best on; the key at the right has the names.
+    """
+    points = [summary.at(method, budget) for method in summary.methods if method.name != FULL]
+    found = [each for each in points if each.mean is not None and each.seconds is not None]
+    found.sort(key=lambda each: -(each.mean or 0.0))
+    with new_figure(7.6, 5.4) as figure:
+        ax, key = figure.subplots(1, 2, width_ratios=[3.1, 1])
         for kind in KINDS:
             own = [each for each in found if kind_of(each.method.name) == kind]
+            times, means = [each.seconds or 0.0 for each in own], [each.mean or 0.0 for each in own]
             style: dict[str, Any] = {"color": COLORS[kind], "marker": MARKERS[kind], "linestyle": ""}
-            ax.errorbar(
-                [each.seconds or 0.0 for each in own],
-                [each.mean or 0.0 for each in own],
-                [each.deviation or 0.0 for each in own],
-                label=kind,
-                elinewidth=0.8,
-                markersize=5.5,
-                alpha=0.85,
-                **style,
-            )
-        for each in found:
-            _name(ax, str(each.method), each.seconds or 0.0, each.mean or 0.0)
+            errors = [each.deviation or 0.0 for each in own]
+            ax.errorbar(times, means, errors, elinewidth=0.8, markersize=5, alpha=0.85, **style)
         ax.set(xscale="log", xlabel="seconds of selection and training, one core", ylabel="test accuracy, %")
         low, high = ax.get_xlim()
-        low *= 0.92  # room for names
-        ax.set_xlim(low, high)
         ax.set_xticks([tick for tick in _TICKS if low <= tick <= high])
         ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         ax.minorticks_off()
-        ax.set_ylim(top=82)
-        ax.legend(loc="lower left")
+        _write_key(key, found)
+        figure.draw_without_rendering()  # the layout decides where marks are on the page
+        _number(ax, found)
     return figure
 
 
-def _name(ax: Axes, name: str, x: float, y: float) -> None:
-    if name in _LABELS:
-        right, up, side = _LABELS[name]
-        ax.annotate(name, (x, y), xytext=(right, up), textcoords="offset points", ha=side, size=8, color=GREY)
+def _number(ax: Axes, found: Sequence[Entry]) -> None:
+    """Write the number of each mark where no mark and no other number is, as near as possible."""
+    scale = ax.figure.dpi / 72
+    marks = ax.transData.transform([(each.seconds or 0.0, each.mean or 0.0) for each in found]) / scale
+    taken = [(mark, np.array([4.0, 4.0])) for mark in marks]  # centres and half sizes of boxes, in points
+    for place, (each, mark) in enumerate(zip(found, marks, strict=True), start=1):
+        half = np.array([0.34 * _SIZE * len(str(place)) + 0.5, 0.45 * _SIZE])
+        for distance, angle in _STEPS:
+            shift = distance * np.array([np.cos(angle), np.sin(angle)])
+            if all((np.abs(mark + shift - centre) >= half + other).any() for centre, other in taken):
+                break
+        taken.append((mark + shift, half))
+        line = {"arrowstyle": "-", "lw": 0.4, "color": "#888888", "shrinkA": 0, "shrinkB": 2} if distance > 14 else None
+        style: dict[str, Any] = {"size": _SIZE, "ha": "center", "va": "center", "arrowprops": line}
+        style |= {"color": _text_color(kind_of(each.method.name)), "textcoords": "offset points"}
+        ax.annotate(str(place), (each.seconds or 0.0, each.mean or 0.0), xytext=tuple(shift), **style)
+
+
+def _text_color(kind: str) -> str:
+    return _DARK.get(COLORS[kind], COLORS[kind])
+
+
+def _write_key(key: Axes, found: Sequence[Entry]) -> None:
+    key.axis("off")
+    lines: list[tuple[str, str, bool]] = []
+    for kind in KINDS:
+        own = [(place, each) for place, each in enumerate(found, start=1) if kind_of(each.method.name) == kind]
+        lines.append((kind, kind, True))
+        lines += [(kind, f"{place}  {each.method}", False) for place, each in own]
+    for place, (kind, text, is_title) in enumerate(lines):
+        y = 1.0 - place / len(lines)
+        style: dict[str, Any] = {"transform": key.transAxes, "va": "top", "size": 7.5, "color": _text_color(kind)}
+        key.text(-0.02 if is_title else 0.06, y, text, weight="bold" if is_title else "normal", **style)
+        if is_title:
+            key.plot(
+                [-0.08], [y - 0.012], marker=MARKERS[kind], color=COLORS[kind], transform=key.transAxes, clip_on=False
+            )

@@ -48,6 +48,25 @@ CIFAR = (
     ("before every epoch", ("**ADAPTIVE-RANDOM@1**", "RBF@1", "RS2@1", "ADAPTIVE-CORESET-SEEN@1")),
     ("all data, 60 epochs", ("FULL",)),
 )
+FASHION = (
+    (
+        "one subset, kept",
+        (
+            *("RANDOM", "STRATIFIED", "FIXED-CORESET", "FACILITY-LOCATION", "COVER", "CCS", "MODERATE", "K-CENTER"),
+            *("HERDING", "GRAPH-CUT"),
+        ),
+    ),
+    ("the hardest, kept", ("MARGIN", "LEAST-CONFIDENCE", "ENTROPY", "GRAND", "FORGETTING", "EL2N")),
+    ("the easiest, kept", ("AUM",)),
+    ("every 10 epochs", ("**ADAPTIVE-RANDOM**", "ADAPTIVE-CORESET", "RBF", "GRADMATCHPB", "CRAIGPB", "GLISTER")),
+    (
+        "before every epoch",
+        (
+            *("**ADAPTIVE-RANDOM@1**", "ADAPTIVE-CORESET-SEEN@1", "AUTO@1", "INFOBATCH@1", "RBF@1", "TRIM@1", "RS2@1"),
+            "LOSSLESS@1",
+        ),
+    ),
+)
 COVTYPE = (
     *("RANDOM", "FIXED-CORESET", "**ADAPTIVE-RANDOM**", "GRADMATCHPB", "RBF", "ADAPTIVE-CORESET"),
     *("ADAPTIVE-CORESET-AUTO", "**ADAPTIVE-RANDOM@1**", "RBF@1", "ADAPTIVE-CORESET@1"),
@@ -143,34 +162,32 @@ def covtype(results: Path) -> list[str]:
     return markdown(header, lines)
 
 
-def cifar(results: Path, cell: Callable[[Entry | None], str]) -> list[str]:
+def cifar(results: Path) -> list[str]:
     """All methods at all budgets, then all the data for fewer epochs."""
     short = [summary_of(results, "cifar10", f"cpu-full-{100 * b:.0f}") for b in FEWER_EPOCHS]
     entries = [entry_of(each, "FULL", 1.0) for each in short]
     *others, last = map(str, FEWER_EPOCHS.values())
     label = f"all data, {', '.join(others)} and {last} epochs"
-    row = [label, "FULL", *map(cell, entries), counted(entries)]
-    return [*grid(summary_of(results, "cifar10", "cpu"), CIFAR, cell), "| " + " | ".join(row) + " |"]
+    row = [label, "FULL", *map(plain, entries), counted(entries)]
+    return [*grid(summary_of(results, "cifar10", "cpu"), CIFAR, plain), "| " + " | ".join(row) + " |"]
 
 
-def cifar_at_equal_time(results: Path) -> list[str]:
-    """Points above all the data, and above uniform redraws before every epoch, that take as long."""
+def cifar_times(results: Path) -> list[str]:
+    """Time in epochs of all the data; points above all the data, and above uniform redraws, that take as long."""
     found = equal_time(results)
     points = {(point.method, point.budget): point for point in found.methods}
     lines = []
     for when, labels in CIFAR[:-1]:
         for place, label in enumerate(labels):
             own = [points.get((label.strip("*"), budget)) for budget in FEWER_EPOCHS]
-            cells = [
-                MISSING if each is None else f"{found.above(each, line):+.1f}"
-                for line in (found.full, found.uniform)
-                for each in own
-            ]
+            cells = [MISSING if each is None else f"{each.epochs:.1f}" for each in own]
+            for line in (found.full, found.uniform):
+                gains = [None if each is None else round(found.above(each, line), 1) for each in own]
+                cells += [MISSING if gain is None else f"{gain + 0.0:+.1f}" for gain in gains]
             lines.append(["" if place else when, label, *cells])
-    shares = [f"{100 * budget:g} %" for budget in FEWER_EPOCHS]
-    return markdown(
-        ["selects", "method", *(f"all data: {shares[0]}", *shares[1:]), f"uniform: {shares[0]}", *shares[1:]], lines, 2
-    )
+    first, *shares = [f"{100 * budget:g} %" for budget in FEWER_EPOCHS]
+    header = [cell for what in ("time", "to all data", "to uniform") for cell in (f"{what}: {first}", *shares)]
+    return markdown(["selects", "method", *header], lines, 2)
 
 
 def tables(results: Path) -> dict[str, list[str]]:
@@ -179,9 +196,9 @@ def tables(results: Path) -> dict[str, list[str]]:
     return {
         "mnist accuracy": grid(mnist, MNIST, accuracy),
         "mnist seconds": grid(mnist, MNIST, seconds),
-        "cifar10 accuracy": cifar(results, plain),
-        "cifar10 seconds": cifar(results, seconds),
-        "cifar10 equal time": cifar_at_equal_time(results),
+        "cifar10 accuracy": cifar(results),
+        "cifar10 times": cifar_times(results),
+        "fashion-mnist": grid(summary_of(results, "fashion-mnist"), FASHION, plain),
         "covtype": covtype(results),
     }
 

@@ -10,6 +10,8 @@ import typer
 from coresift._errors import InvalidInputError
 from coresift.cli.app import Settings
 
+from .run import STUDIES
+
 _COMMITTED = Path(__file__).parents[1] / "results"
 _SUFFIXES = (".html", ".htm")
 _MOST_NAMED = 20
@@ -43,7 +45,7 @@ def report(
     if data_dir is not None and not data_dir.is_dir():
         raise InvalidInputError(f"{data_dir}: no such folder; --data-dir is the folder of the data sets")
     check_writable(out)
-    found = read_results(results)
+    found = read_results(results, STUDIES)
     problems = found.problems[:_MOST_NAMED]
     if len(found.problems) > _MOST_NAMED:
         problems.append(f"and {len(found.problems) - _MOST_NAMED:,} more, see the page.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,11 +39,11 @@ class Results:
     problems: list[str]
 
 
-def read_results(results: Path) -> Results:
-    """Read a folder of tables, or the folder of one table."""
+def read_results(results: Path, studies: Collection[str] = ()) -> Results:
+    """Read a folder of tables, or the folder of one table. The records of ``studies`` are not of tables."""
     parts: list[Part] = []
     problems: list[str] = []
-    for store in _stores(results):
+    for store in _stores(results, studies):
         found = store.read()
         name = f"{store.table}/{RECORDS}"  # the page may be sent to others: it does not show where the folder is
         problems += [sentence.replace(str(store.file), name) for sentence in found.problems]
@@ -58,14 +58,14 @@ def read_results(results: Path) -> Results:
     return Results(parts, problems)
 
 
-def _stores(results: Path) -> list[Store]:
+def _stores(results: Path, studies: Collection[str]) -> list[Store]:
     if not results.is_dir():
         what = "this is a file; give the folder of results" if results.exists() else "no such folder"
         raise InvalidInputError(f"{results}: {what}.")
     if (results / RECORDS).is_file():
         whole = results.resolve()  # "." has no name
         return [Store(results.parent if results.name == whole.name else whole.parent, whole.name)]
-    names = [entry.name for entry in results.iterdir() if (entry / RECORDS).is_file()]
+    names = [entry.name for entry in results.iterdir() if (entry / RECORDS).is_file() and entry.name not in studies]
     if not names:
         raise InvalidInputError(
             f"{results}: no results: neither {RECORDS} nor a folder with one; "

@@ -26,27 +26,33 @@ def test_every_method_has_one_kind() -> None:
         kind_of("NEW")
 
 
-def test_all_methods_are_drawn_and_names_do_not_overlap() -> None:
+def test_all_methods_are_drawn_and_numbers_do_not_overlap() -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     summary = stored_summary(RESULTS, "covtype", "all-methods")
     figure = draw(summary, 0.01)
     renderer = FigureCanvasAgg(figure).get_renderer()
     figure.draw(renderer)
-    (ax,) = figure.axes
+    ax, key = figure.axes
     points = [tuple(row) for line in ax.containers for row in line[0].get_xydata()]
-    assert sorted(points) == sorted(
-        (entry.seconds, entry.mean) for entry in summary.entries.values() if entry.mean is not None
-    )
-    texts = [text for text in ax.texts if text.get_text()]
-    assert 12 <= len(texts) <= 16
-    boxes = [text.get_window_extent(renderer) for text in texts]
-    legend = ax.get_legend().get_window_extent(renderer)
-    assert not [pair for pair in itertools.combinations([*boxes, legend], 2) if pair[0].overlaps(pair[1])]
+    drawn = [entry for entry in summary.entries.values() if entry.mean is not None]
+    assert sorted(points) == sorted((entry.seconds, entry.mean) for entry in drawn)
+    numbers = {text.get_text(): text for text in ax.texts}
+    assert sorted(map(int, numbers)) == list(range(1, len(drawn) + 1))
+    boxes = [text.get_window_extent(renderer) for text in numbers.values()]
+    assert not [pair for pair in itertools.combinations(boxes, 2) if pair[0].overlaps(pair[1])]
     pixels = ax.transData.transform(points)
-    assert not [box for box in [*boxes, legend] for x, y in pixels if box.contains(x, y)]
+    assert not [box for box in boxes for x, y in pixels if box.contains(x, y)]
     frame = ax.get_window_extent(renderer)
     assert all(frame.x0 <= box.x0 and box.x1 <= frame.x1 and box.y1 <= frame.y1 for box in boxes)
+    named = dict(text.get_text().split("  ") for text in key.texts if "  " in text.get_text())
+    by_quality = sorted(drawn, key=lambda entry: -entry.mean)
+    assert {int(number): by_quality[int(number) - 1].mean for number in named} == {
+        int(number): entry.mean for number, name in named.items() for entry in drawn if str(entry.method) == name
+    }
+    assert len(named) == len(drawn)
+    entries = {str(entry.method): (entry.seconds, entry.mean) for entry in drawn}
+    assert all(text.xy == entries[named[number]] for number, text in numbers.items())
 
 
 def test_the_command_draws_what_the_page_shows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

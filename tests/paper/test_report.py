@@ -221,6 +221,13 @@ def test_a_damaged_record_is_named_and_the_others_are_kept(
     assert f"{len(lines) - 1} finished runs" in page.text
 
 
+def test_records_of_studies_are_no_damaged_tables(results: Path) -> None:
+    (results / "acceleration").mkdir()
+    (results / "acceleration" / "records.jsonl").write_text('{"run": {}, "accuracy": 88.8}\n')
+    assert read_results(results, ["acceleration"]).problems == []
+    assert len(read_results(results).problems) == 1
+
+
 def test_a_record_without_accuracy_is_named(results: Path, tmp_path: Path) -> None:
     row = changed(records(small_protocol())[0], {"seed": 7}, test={"loss": 0.1})
     store(results, [row])
