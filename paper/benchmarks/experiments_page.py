@@ -198,7 +198,10 @@ def tables(results: Path) -> dict[str, list[str]]:
         "mnist seconds": grid(mnist, MNIST, seconds),
         "cifar10 accuracy": cifar(results),
         "cifar10 times": cifar_times(results),
-        "fashion-mnist": grid(summary_of(results, "fashion-mnist"), FASHION, plain),
+        "fashion-mnist": [
+            *grid(summary_of(results, "fashion-mnist"), FASHION, plain),
+            *grid(summary_of(results, "fashion-mnist", "full-5"), (("all data, 2 epochs", ("FULL",)),), plain)[2:],
+        ],
         "covtype": covtype(results),
     }
 
