@@ -22,7 +22,6 @@ from coresift.coresets.base import LOADED_BYTES, Fit
 from coresift.coresets.certifying import certify_options
 from coresift.coresets.fitting import Runner, array_runner, bound_of, geometry_of, given_rows
 from coresift.coresets.options import BoundSpec
-from coresift.rows.engines import Engine
 from paper.networks.results import (
     ROOT,
     NetworkCertificate,
@@ -104,7 +103,7 @@ class RBFNetworkCoreset(RBFCoreset):
             raise InvalidInputError("y is missing: files carry labels, not targets. Pass a target for each row.")
         if y is None:
             raise InvalidInputError("This estimator requires y to be passed, but the target y is None.")
-        self.fit_rows(runner=TargetRunner(rows, Engine(rows), targets=check_targets(y, rows.n)), X=X)
+        self.fit_rows(runner=TargetRunner(rows, targets=check_targets(y, rows.n)), X=X)
         return self
 
     def fit_rows(self, **arguments: Any) -> NetworkFit:

@@ -32,7 +32,7 @@ from ..rows.rows import Rows
 from .bounds import Geometry, draw_scores, log_unit_of, rank_of, spanning_rows, uniform_factor, uniform_in_words
 from .certifying import improved, normalized, pool_size
 from .coreset import Coreset, Guarantee, QueryBall
-from .fitting import Prepared, Runner, all_bounds, children, given_rows, prepare, serial_runner
+from .fitting import Prepared, Runner, all_bounds, children, given_rows, prepare
 from .options import BoundSpec
 
 _NEARLY_ALL = 0.5  # a total of this many sensitivities a row promises nothing, and this share of the rows is most
@@ -74,7 +74,7 @@ class RowsEstimator(BaseEstimator):
             Non-negative weights of the rows; a row of weight zero is never drawn. None for Rows, as for ``y``.
         """
         rows = given_rows(X, sample_weight, estimator=self, y=y if self.takes_targets else None)
-        self.fit_rows(runner=serial_runner(rows), X=X)
+        self.fit_rows(runner=Runner(rows), X=X)
         return self
 
     @abstractmethod
@@ -322,7 +322,7 @@ class SensitivityCoreset(RowsEstimator):
             most = max(min(rows.d, int(geometry.counts.sum()) - 1), 1)
             if most > 1 and float(rows.n + rows.d) * rows.d**2 <= _RANK_OPERATIONS:
                 spanning = Triangle(partial(spanning_rows, geometry=geometry), np.ones(rows.d))
-                most = min(most, rank_of(serial_runner(rows).run("dimension", spanning).finish()))
+                most = min(most, rank_of(Runner(rows).run("dimension", spanning).finish()))
             self._dimension = most
         return self._dimension
 

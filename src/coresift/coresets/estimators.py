@@ -9,7 +9,7 @@ from ..core.points import rounding_slack
 from ..core.sizes import covering, covering_laplacian, dimension_free, expected_error, moments, paper_formula, vc
 from .base import LOADED_BYTES, SensitivityCoreset
 from .coreset import QueryBall
-from .fitting import serial_runner
+from .fitting import Runner
 
 
 class RBFCoreset(SensitivityCoreset):
@@ -111,7 +111,7 @@ class RBFCoreset(SensitivityCoreset):
         else:
             with self._loaded("sample sizes") as (points, weights):
                 floor = log_floor(points, weights, radius, "gaussian")
-        norms = serial_runner(rows).collect("norms", lambda block: geometry.sq_norms(block.X))
+        norms = Runner(rows).collect("norms", lambda block: geometry.sq_norms(block.X))
         shift = float(np.linalg.norm(self.center_)) / self.scale_ if geometry.is_short else 0.0  # squares are expanded
         slack = rounding_slack(geometry.rounding_norm + shift, radius)
         problem = (dimension, radius, floor + radius**2, slack)

@@ -39,10 +39,10 @@ _STEPS = {"gaussian": 10, "laplacian": 1}  # of an ascent, typically
 
 @dataclass
 class Runner:
-    """Runs passes over rows with an engine, and records how long they took."""
+    """Runs passes over rows with an engine, by default in this process, and records how long they took."""
 
     rows: Rows
-    engine: Engine
+    engine: Engine | None = None
     on_pass: OnPass | None = None
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))  # of all passes of a name
 
@@ -52,7 +52,7 @@ class Runner:
 
     def run(self, label: str, prototype: P) -> P:
         started = time.perf_counter()
-        found = run_pass(self.engine, self.rows, prototype, self.display(label, self.rows.n))
+        found = run_pass(self.engine or Engine(self.rows), self.rows, prototype, self.display(label, self.rows.n))
         self.seconds[label] += time.perf_counter() - started
         return found
 
@@ -86,14 +86,9 @@ def given_rows(X: Any, sample_weight: Any, *, estimator: Any = None, y: Any = No
     return ArrayRows(checked, sample_weight, labels, names=columns, targets=None if targets is None else targets[:, 0])
 
 
-def serial_runner(rows: Rows) -> Runner:
-    """Runs passes in this process."""
-    return Runner(rows, Engine(rows))
-
-
 def array_runner(X: Matrix, weights: np.ndarray, name: str = "X") -> Runner:
     """Runs passes over rows in memory."""
-    return serial_runner(ArrayRows(X, weights, name=name))
+    return Runner(ArrayRows(X, weights, name=name))
 
 
 @dataclass(frozen=True)

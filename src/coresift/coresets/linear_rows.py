@@ -13,7 +13,7 @@ from ..core.linear_losses import Huber, LinearLoss, Logistic, Multinomial, Poiss
 from ..core.points import float_rows
 from ..rows.rows import BadRow, Block, Rows, check_block, recode
 from .bounds import label_numbers
-from .fitting import Runner, given_rows, serial_runner
+from .fitting import Runner, given_rows
 
 S = TypeVar("S", bound=LossSums)
 MOST_CLASSES = 1000
@@ -224,7 +224,7 @@ def linear_rows(
     rows = given_rows(X, sample_weight, estimator=estimator, y=y, labels=labels)
     if not (rows.has_labels if is_classifier else rows.has_targets):
         raise InvalidInputError(f"{rows.name}: there is no {what}; name its column with open_rows(..., {what}=...).")
-    runner = runner or serial_runner(rows)
+    runner = runner or Runner(rows)
     moments = runner.run("columns", ColumnMoments(rows.d, rows.d <= most_columns))
     if not moments.mass > 0:
         raise InvalidInputError(f"{rows.name}: the weights are all zero.")
