@@ -62,11 +62,7 @@ class Runner:
 
     def collect(self, label: str, function: Callable[[Block], Any]) -> list[Any]:
         """What ``function`` makes of each block, in order."""
-        return self.reduce(label, partial(_listed, function), operator.iadd)
-
-
-def _listed(function: Callable[[Block], Any], block: Block) -> list[Any]:
-    return [function(block)]
+        return self.reduce(label, lambda block: [function(block)], operator.iadd)
 
 
 def given_rows(X: Any, sample_weight: Any, *, estimator: Any = None, y: Any = None, labels: Any = None) -> Rows:
