@@ -31,7 +31,7 @@ def subsets(est, X, w, seed):
     """Drawn, uniform, deliberately bad, better: all are certified."""
     n, m = len(X), max(2, len(X) // 6)
     mass = np.ones(n) if w is None else w
-    ball = est._ball()
+    ball = est._query_ball
     rng = np.random.default_rng(seed)
     total = mass.sum()
 

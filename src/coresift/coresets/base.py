@@ -159,7 +159,9 @@ class SensitivityCoreset(RowsEstimator):
         self._total_weight = float(fit.weights.sum())
         self._table, self._draw_rng = table, draw_rng
         self._rows, self._geometry, self._dimension = runner.rows, geometry, 0
-        self._query_ball = self._ball()
+        # queries of another metric are not described by a ball
+        is_euclidean = spec.metric == "euclidean"
+        self._query_ball = QueryBall(self.loss, self.center_, self.scale_, spec.radius) if is_euclidean else None
         self._expected: tuple[float, float, float] | None = None  # what sizes need beyond that, found when asked for
         name = type(self).__name__
         if not bound.is_certified:
@@ -345,9 +347,6 @@ class SensitivityCoreset(RowsEstimator):
             return None
         radius = None if ball is None else ball.radius
         return Guarantee("single", eps, _STATED_DELTA, "Bernstein", radius, count, self._draw_total)
-
-    def _ball(self) -> QueryBall | None:
-        return QueryBall(self.loss, self.center_, self.scale_, self.radius_)
 
     @abstractmethod
     def _ball_sizes(self, t: float, dimension: int, eps: float, delta: float) -> dict[str, float]: ...

@@ -8,7 +8,6 @@ from ..core.certificate import log_floor
 from ..core.points import rounding_slack
 from ..core.sizes import covering, covering_laplacian, dimension_free, expected_error, moments, paper_formula, vc
 from .base import LOADED_BYTES, SensitivityCoreset
-from .coreset import QueryBall
 from .fitting import Runner
 
 
@@ -159,10 +158,6 @@ class LaplacianCoreset(SensitivityCoreset):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = self.metric == "euclidean"
         return tags
-
-    def _ball(self) -> QueryBall | None:
-        # queries of another metric are not described by a ball
-        return super()._ball() if self.metric == "euclidean" else None
 
     def _ball_sizes(self, t: float, dimension: int, eps: float, delta: float) -> dict[str, float]:
         return {"covering": covering_laplacian(t, dimension, self._geometry.max_norm, eps, delta)}
