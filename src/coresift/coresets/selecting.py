@@ -358,9 +358,8 @@ def _by_estimator(runner: Runner, made: Plan[SelectOptions]) -> _Drawn:
     from .estimators import LaplacianCoreset, RBFCoreset
 
     options = made.options
-    estimator = LaplacianCoreset() if options.loss == "laplacian" else RBFCoreset(options.radius)
-    known = {name: getattr(options, name) for name in ("bandwidth", "bound", "n_cells")}
-    estimator.set_params(**known, random_state=options.seed)
+    kind = LaplacianCoreset if options.loss == "laplacian" else RBFCoreset
+    estimator = kind(random_state=options.seed)  # its other parameters are in ``spec``
     fit = estimator.fit_rows(runner=runner, spec=options.spec, is_sampled=bool(options.n_queries))
     assert fit.prepared is not None
     size, guarantee = made.budget or 0, None
