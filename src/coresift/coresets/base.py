@@ -128,10 +128,6 @@ class SensitivityCoreset(RowsEstimator):
     loss: str
     _not_pickled: tuple[str, ...] = ("_rows",)
 
-    def __init__(self, bandwidth: Any, bound: str, n_cells: int, max_exact: int | None, random_state: Any) -> None:
-        self.bandwidth, self.bound, self.n_cells, self.max_exact = bandwidth, bound, n_cells, max_exact
-        self.random_state = random_state
-
     def fit_rows(
         self, *, runner: Runner, X: Any = None, spec: BoundSpec | None = None, is_sampled: bool = False
     ) -> Fit:

@@ -80,8 +80,8 @@ class RBFCoreset(SensitivityCoreset):
         max_exact: int | None = 20_000,
         random_state: Any = None,
     ) -> None:
-        super().__init__(bandwidth, bound, n_cells, max_exact, random_state)
-        self.radius = radius
+        self.radius, self.bandwidth, self.bound = radius, bandwidth, bound
+        self.n_cells, self.max_exact, self.random_state = n_cells, max_exact, random_state
 
     def _ball_sizes(self, t: float, dimension: int, eps: float, delta: float) -> dict[str, float]:
         radius, max_norm = self.radius_, self._geometry.max_norm
@@ -151,8 +151,8 @@ class LaplacianCoreset(SensitivityCoreset):
         max_exact: int | None = 20_000,
         random_state: Any = None,
     ) -> None:
-        super().__init__(bandwidth, bound, n_cells, max_exact, random_state)
-        self.metric = metric
+        self.metric, self.bandwidth, self.bound = metric, bandwidth, bound
+        self.n_cells, self.max_exact, self.random_state = n_cells, max_exact, random_state
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
