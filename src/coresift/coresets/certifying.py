@@ -232,7 +232,7 @@ def improved(core: Coreset, points: Points, shares: Any, size: int, pool: np.nda
     if pool is not None and size < len(pool):
         if core.total_sensitivity is not None and core.total_sensitivity <= _SMALL_TOTAL:
             choices.clear()  # only a few heavy rows make the draw, which takes them all, hard to beat
-            pool = mixed_pool(pool, shares, _generator(core, len(pool)))
+            pool = mixed_pool(pool, shares, np.random.default_rng((core.seed or 0, len(pool))))
         wanted, is_exact = _pool_potentials(core, quadrature, pool)
         picks = quadrature.chosen(pool, size, wanted, Progress("choice of points", size, unit="points"))
         choices.append((pool[picks], factors[pool[picks]] / size, wanted[picks] if is_exact else None))
@@ -258,7 +258,8 @@ def _pool_potentials(core: Coreset, quadrature: Quadrature, pool: Any) -> tuple[
     if quadrature.points.n < _LARGE_FACTOR * n_sampled or core.size > DENSE_LIMIT:
         return quadrature.potential(pool), True
     known = core.indices[:: max(min(_KNOWN_SHARE, core.size // _FEWEST_KNOWN), 1)]
-    return quadrature.interpolated(pool, known, n_sampled, _generator(core, len(pool), n_sampled)), False
+    rng = np.random.default_rng((core.seed or 0, len(pool), n_sampled))
+    return quadrature.interpolated(pool, known, n_sampled, rng), False
 
 
 def mixed_pool(pool: np.ndarray, shares: np.ndarray, rng: Generator) -> np.ndarray:
@@ -274,11 +275,6 @@ def mixed_pool(pool: np.ndarray, shares: np.ndarray, rng: Generator) -> np.ndarr
     keys[kept] = np.inf
     n_more = min(len(pool) - len(kept), int(np.isfinite(keys).sum()))
     return np.sort(np.concatenate((kept, np.argpartition(keys, n_more)[:n_more] if n_more > 0 else kept[:0])))
-
-
-def _generator(core: Coreset, *words: int) -> Generator:
-    """Return a generator that the seed of the draw repeats, independent of the draw itself."""
-    return np.random.default_rng((0 if core.seed is None else core.seed, *words))
 
 
 def normalized(core: Coreset) -> Coreset:
