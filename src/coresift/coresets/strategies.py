@@ -30,13 +30,8 @@ _N_COMPONENTS = 50  # more columns are projected before distances are computed
 _ENOUGH_ROWS, _ENOUGH_TIMES = 20_000, 3  # that a subset grows from: rows, and times its size
 _CENTERS = 1500  # of the kernel regression that says where it grows
 _ROOT = 0.5  # the power of class sizes that serves rare classes: of covers, and of what "auto" falls back on
-_CANDIDATES = {  # what may beat a stratified draw; where a class is rare, "fixed" as well
-    "boosting": (),
-    "linear": ("linear",),
-    "kernel": ("cover",),
-    "neighbours": ("cover",),
-    "network": ("fixed",),
-}
+# what may beat a stratified draw, for boosting nothing; where a class is rare, "fixed" as well
+_CANDIDATES = {"linear": ("linear",), "kernel": ("cover",), "neighbours": ("cover",), "network": ("fixed",)}
 _LARGEST = 2e9  # bytes of rows that "auto" loads if no limit is given
 _MOST_PARAMETERS = 1000  # of a linear model
 _ROWS_PER_PARAMETER = 3  # below which a two-step draw has nothing to go by
@@ -234,7 +229,7 @@ def _kind(options: SelectOptions) -> str:
 
 def _candidates(kind: str, is_regression: bool) -> tuple[str, ...]:
     """What is tried where no class is rare; covers did not help kernel regressions."""
-    return () if kind == "kernel" and is_regression else _CANDIDATES[kind]
+    return () if kind == "kernel" and is_regression else _CANDIDATES.get(kind, ())
 
 
 def decide(table: _Table, size: int, runner: Runner) -> tuple[str, str]:
