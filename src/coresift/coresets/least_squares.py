@@ -50,13 +50,12 @@ class SquaresCertificate:
     def penalized_excess(self) -> float:
         """Bound on ``F(theta_S) / F* - 1``, squares plus any penalty >= 0 or PCA: at most ``2 eps / (1 - eps)``."""
         low, high = min(self.lowest, 1.0), max(self.highest, 1.0)
-        return high / low - 1.0 if low > 0 else np.inf
+        return (high - low) / low if low > 0 else np.inf
 
     @property
     def excess(self) -> float:
         """The same for least squares and ridge regression: at most ``(eps / (1 - eps))^2``."""
-        low, high = min(self.lowest, 1.0), max(self.highest, 1.0)
-        return min(((high - low) / (2.0 * low)) ** 2, self.penalized_excess) if low > 0 else np.inf
+        return min((0.5 * self.penalized_excess) ** 2, self.penalized_excess)
 
     def __str__(self) -> str:
         return (
