@@ -25,9 +25,7 @@ _OUTSIDE = {
     "Perceptron": "it minimises no penalised loss",
     "GridSearchCV": "it is not fitted with refit=True",
 }
-_SGD_LOSSES = {
-    "log_loss": "logistic", "squared_hinge": "squared_hinge", "squared_error": "squared", "huber": "huber"
-}  # fmt: skip
+_SGD_LOSSES = {"log_loss": "logistic", "squared_hinge": "squared_hinge", "squared_error": "squared", "huber": "huber"}
 
 
 @dataclass(frozen=True)
@@ -99,7 +97,6 @@ def certify_model(
     >>> X = scale(X)
     >>> print(certify_model(LogisticRegression().fit(X[:400], y[:400]), X, y))  # fitted to some of the rows
     At most 12 % above the smallest possible loss; proved, in 4 passes.
-
     """
     check_number(tolerance, "tolerance", at_least=0.0)
     described = read_model(model, loss, alpha, threshold)
