@@ -116,10 +116,8 @@ class DualSums(LossSums):
         elif isinstance(self.problem.loss, Multinomial):
             support, pull, drift = self._mixed()
         else:  # scale down the slopes of the heavier sign until they are balanced: l*(c a) <= c l*(a) for c in [0, 1]
-            masses, shares = np.abs(self.totals[:, 0]), np.ones(2)
-            heavier = int(masses[1] > masses[0])
-            if masses[heavier] > 0:
-                shares[heavier] = masses[1 - heavier] / masses[heavier]
+            masses = np.abs(self.totals[:, 0])
+            shares = np.divide(masses.min(), masses, out=np.ones(2), where=masses > 0)
             support, pull = float(shares @ self.supports), np.tensordot(shares, self.pulls, 1)
         with np.errstate(over="ignore", invalid="ignore"):
             error = 4.0 * (_ROWS + self.n_sums) * _UNIT * np.sqrt(self.squares / self.weight) + 2.0 * drift
