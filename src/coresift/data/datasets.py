@@ -17,7 +17,7 @@ from ..rows.opening import TABLES, files_below, suffix_of
 from ..rows.preparation import Preparation
 from . import standard
 from .splits import DEFAULT_TEST_FRACTION, DatasetSplits, LazyDataset, Task, cached
-from .standard import VARIABLE, Download, data_folder, fetch, find_files
+from .standard import VARIABLE, Download, data_folder, fetch
 from .user_sets import Options, from_arrays, from_npz, from_table, load_image_folder, load_imagenet
 
 _LABELS = ("label", "labels", "target", "fine_label")
@@ -49,8 +49,21 @@ class _Named:
     choices: Sequence[Sequence[str]] = ()  # files that are needed, or others instead; by default the downloads
 
     def find(self, root: Path) -> tuple[list[Path], list[str]]:
-        """What is there, or the names of what is missing."""
-        return find_files(root, self.folders, self.choices or [[each.file for each in self.downloads]])
+        """The files of the first choice that is complete, packed or not; else none, and the names that are missing."""
+        for names in self.choices or [[each.file for each in self.downloads]]:
+            found: list[Path] = []
+            missing: list[str] = []
+            for name in names:
+                wanted = dict.fromkeys((name, name.removesuffix(".gz")))
+                places = (root / folder for folder in self.folders)
+                there = [path for place in places for each in wanted for path in sorted(place.glob(each))]
+                if "*" in name and len(there) > 1:
+                    raise InvalidInputError(f"{there[0].parent}: one file {name} is needed, not {len(there)}")
+                found += there[:1]
+                missing += [] if there else [name]
+            if found or not missing:
+                break
+        return ([], missing) if missing else (found, [])
 
 
 def load_dataset(

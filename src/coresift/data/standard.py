@@ -55,24 +55,6 @@ def data_folder(data_dir: str | os.PathLike[str] | None) -> Path:
     return Path(data_dir).expanduser()
 
 
-def find_files(root: Path, folders: Sequence[str], choices: Sequence[Sequence[str]]) -> tuple[list[Path], list[str]]:
-    """The files of the first choice that is complete, packed or not; else none, and the names (or patterns) missing."""
-    missing: list[str] = []
-    for names in choices:
-        found: list[Path] = []
-        missing = []
-        for name in names:
-            wanted = dict.fromkeys((name, name.removesuffix(".gz")))
-            there = [path for folder in folders for each in wanted for path in sorted((root / folder).glob(each))]
-            if "*" in name and len(there) > 1:
-                raise InvalidInputError(f"{there[0].parent}: one file {name} is needed, not {len(there)}")
-            found += there[:1]
-            missing += [] if there else [name]
-        if found or not missing:
-            break
-    return ([], missing) if missing else (found, [])
-
-
 def fetch(file: Download, folder: Path) -> Path:
     """Download a file into ``folder`` and check it; a file with a wrong checksum is not kept."""
     pooch = need("pooch", "io", "a download")
