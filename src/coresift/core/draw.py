@@ -314,17 +314,14 @@ class KeyPool:
         return self._parts[0]
 
     def winners(self) -> tuple[dict[str, Any], list[Draw]]:
-        columns, draws = self.columns(), self.draws()
-        kept = np.isin(columns["row"], np.concatenate([draw.indices for draw in draws]))
-        return {name: values[kept] for name, values in columns.items()}, draws
-
-    def draws(self) -> list[Draw]:
-        columns, found = self.columns(), []
+        """The columns of the rows that are drawn, and the draw of each group."""
+        columns, draws = self.columns(), []
         for group, size in enumerate(self.sizes.tolist()):
             mine = columns["group"] == group
             row, key, score, weight = (columns[name][mine] for name in ("row", "key", "score", "weight"))
-            found.append(finish_keys(row, key, score, weight, size))
-        return found
+            draws.append(finish_keys(row, key, score, weight, size))
+        kept = np.isin(columns["row"], np.concatenate([draw.indices for draw in draws]))
+        return {name: values[kept] for name, values in columns.items()}, draws
 
     def _add(self, part: dict[str, Any]) -> None:
         self._parts.append(part)
