@@ -52,7 +52,7 @@ class Response:
 
 
 class ColumnMoments:
-    """Weighted mean and variance of each column, the mass of each label, the range of targets; ``with_gram``, more."""
+    """Weighted mean and variance of each column, the mass of each label, the least target; ``with_gram``, more."""
 
     def __init__(self, d: int, with_gram: bool = False) -> None:
         self.mass, self.mean, self.scatter = 0.0, np.zeros(d), np.zeros(d)
@@ -60,7 +60,7 @@ class ColumnMoments:
         self.n_rows = 0  # of positive weight
         self.labels: dict[Any, int] = {}
         self.label_mass, self.label_rows = np.zeros(0), np.zeros(0)
-        self.target_range = (np.inf, -np.inf)
+        self.least_target = np.inf
         self.is_sparse = False
 
     def update(self, block: Block) -> None:
@@ -74,8 +74,7 @@ class ColumnMoments:
             self.label_mass += np.bincount(codes, w, len(self.labels))
             self.label_rows += np.bincount(codes, w > 0, len(self.labels))
         if block.targets is not None:
-            used = block.targets[w > 0]
-            self._widen(float(used.min(initial=np.inf)), float(used.max(initial=-np.inf)))
+            self.least_target = min(self.least_target, float(block.targets[w > 0].min(initial=np.inf)))
         check_magnitude(block)
         mass = float(w.sum())
         if mass == 0:
@@ -94,13 +93,10 @@ class ColumnMoments:
         self._grow_labels()
         self.label_mass[to] += other.label_mass
         self.label_rows[to] += other.label_rows
-        self._widen(*other.target_range)
+        self.least_target = min(self.least_target, other.least_target)
         self.is_sparse |= other.is_sparse
         if other.mass > 0:
             self._add(other.mass, other.mean, other.scatter, other.gram, other.n_rows)
-
-    def _widen(self, low: float, high: float) -> None:
-        self.target_range = (min(low, self.target_range[0]), max(high, self.target_range[1]))
 
     def _grow_labels(self) -> None:
         more = (0, len(self.labels) - len(self.label_mass))
@@ -157,8 +153,7 @@ class LinearRows:
         return LinearProblem(loss, alpha, mean * is_shifted, spread, fit_intercept, intercept_penalty)
 
     def loss(self, name: str, threshold: float | None = None) -> LinearLoss:
-        if name == "poisson" and self.moments.target_range[0] < 0:
-            least = self.moments.target_range[0]
+        if name == "poisson" and (least := self.moments.least_target) < 0:
             raise InvalidInputError(f"the poisson loss takes counts; the smallest target is {least:g}, below 0.")
         return loss_named(name, 0 if self.response.classes is None else len(self.response.classes), threshold)
 
