@@ -184,6 +184,8 @@ class SensitivityCoreset(RowsEstimator):
     ) -> Coreset:
         """Draw a coreset.
 
+        ``refine``, ``reweight`` and ``normalize`` give up exact unbiasedness; ``adjustments`` of the result says so.
+
         Parameters
         ----------
         size : int or float
@@ -206,10 +208,6 @@ class SensitivityCoreset(RowsEstimator):
             sensitivity is at most 10.
         normalize : bool
             Scale the weights to sum to the data's total weight: less noise in totals, a bias of order 1/size.
-
-        Notes
-        -----
-        ``refine``, ``reweight`` and ``normalize`` give up exact unbiasedness; ``adjustments`` of the result says so.
         """
         check_is_fitted(self, "sensitivities_")
         method = default_method(self._table.n_samples) if method is None else check_choice(method, "method", METHODS)
@@ -239,6 +237,8 @@ class SensitivityCoreset(RowsEstimator):
     def sample_size(self, eps: float, delta: float = 0.05, *, n_queries: int | None = None) -> SampleSize:
         """How many points, drawn with ``method="iid"``, guarantee a relative error.
 
+        The first call makes a few passes, and loads rows in memory or of files up to 2 GB.
+
         Parameters
         ----------
         eps, delta : float in (0, 1)
@@ -250,10 +250,6 @@ class SensitivityCoreset(RowsEstimator):
         -------
         SampleSize
             The smallest of the sizes that are proved, and which argument proves it; ``note`` says it in words.
-
-        Notes
-        -----
-        The first call makes a few passes, and loads rows in memory or of files up to 2 GB.
         """
         check_is_fitted(self, "sensitivities_")
         eps, delta = check_probability(eps, "eps"), check_probability(delta, "delta")

@@ -55,7 +55,8 @@ class KMeansCoreset(PassCoreset):
 
     with :math:`\mu` the mean, :math:`c_i` the nearest of the rough centres and :math:`W_c` the weight of the rows
     nearest to c: the terms of a lightweight coreset (Bachem, Lucic and Krause 2018), which alone overlooks small
-    clusters beside a distant one, and of a bicriteria solution (Feldman and Langberg 2011).
+    clusters beside a distant one, and of a bicriteria solution (Feldman and Langberg 2011). ``fit`` makes three passes
+    over the rows and each draw one more; nothing is kept per row.
 
     Parameters
     ----------
@@ -68,10 +69,6 @@ class KMeansCoreset(PassCoreset):
     ----------
     centers_, cost_ : (k, d) array, float
         The rough solution, not a good clustering but one that tells rows apart, and its cost over all rows.
-
-    Notes
-    -----
-    ``fit`` makes three passes over the rows and each draw one more; nothing is kept per row.
 
     Examples
     --------

@@ -69,7 +69,9 @@ class LeastSquaresCoreset(PassCoreset):
 
     Rows are drawn by their leverage, which is the sensitivity of the squared loss, so that sums of squares of the
     columns [X, 1, y] are kept; how well follows from the draw (:meth:`certify`). For few columns ``sample(exact=True)``
-    keeps them exactly: any fit that depends on the data through their second moments alone is then the same.
+    keeps them exactly: any fit that depends on the data through their second moments alone is then the same. ``y`` is
+    optional: PCA needs none. ``fit`` is one pass over the rows, each draw one more. Singular values below 1e-10 of the
+    largest, in standardised columns, count as zero.
 
     Parameters
     ----------
@@ -80,11 +82,6 @@ class LeastSquaresCoreset(PassCoreset):
     ----------
     rank_ : int
         Rank of [X, 1, y]: the total of the leverages.
-
-    Notes
-    -----
-    ``y`` is optional: PCA needs none. ``fit`` is one pass over the rows, each draw one more. Singular values below
-    1e-10 of the largest, in standardised columns, count as zero.
 
     Examples
     --------

@@ -27,6 +27,11 @@ class LinearCoreset(PassCoreset):
     free intercept. A draw in two steps (by leverage, then by the slopes of a pilot fit) gives unbiased weights.
     Calibration then adjusts them so that the subset reproduces the gradient of all rows where it fits.
 
+    ``fit`` makes one pass over the rows, ``sample`` two more, and calibration one a round, at most six; nothing of
+    length n is kept. Calibration gains from about 10 rows a parameter on (columns, times classes if there are more than
+    two), and reliably from 50. Below 20 a plain draw of the same size is compared, in one more pass, and returned if it
+    fits all rows better; ``method`` of the coreset then says so. Other losses, labels and penalties gain less.
+
     Parameters
     ----------
     loss : {"logistic", "squared", "squared_hinge", "poisson", "huber"}
@@ -44,13 +49,6 @@ class LinearCoreset(PassCoreset):
         Classes in ascending order; the fit of the last coreset in the units of the data, (1 or K, d) and (1 or K,).
     n_rounds_, objective_ : int, float or None
         Rounds of calibration that were kept, and F of all rows at ``model_``, if a pass found it.
-
-    Notes
-    -----
-    ``fit`` makes one pass over the rows, ``sample`` two more, and calibration one a round, at most six; nothing of
-    length n is kept. Calibration gains from about 10 rows a parameter on (columns, times classes if there are more than
-    two), and reliably from 50. Below 20 a plain draw of the same size is compared, in one more pass, and returned if it
-    fits all rows better; ``method`` of the coreset then says so. Other losses, labels and penalties gain less.
 
     References
     ----------
