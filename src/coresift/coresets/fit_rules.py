@@ -43,10 +43,6 @@ class Task:
     classes: np.ndarray | None = None
     codes: np.ndarray | None = None
 
-    @property
-    def kind(self) -> str:
-        return type(self.model).__name__
-
 
 @dataclass(frozen=True)
 class Choice:
@@ -80,7 +76,7 @@ def choose(task: Task, size: Any, rng: np.random.Generator) -> Choice:
         core = normalized(even_draw(task.weights, task.codes, count, rng))
         why = "is not a linear model of a known loss" if goal is None else "has too many parameters for the size"
         why = why if task.is_weighted else "takes no sample_weight"
-        made = Choice(core, f"{core.method} draw: {task.kind} {why}", task.model)
+        made = Choice(core, f"{core.method} draw: {type(task.model).__name__} {why}", task.model)
     if goal is None:  # a fixed C is meant for weights of mean 1
         return replace(made, factor=1.0 / float(made.core.weights.mean()))
     if goal.alpha(mass, 1) == 0:
@@ -123,7 +119,7 @@ def row_factors(task: Task) -> tuple[np.ndarray, Any]:
 
 def objective(task: Task) -> Objective | None:
     """What a linear model minimises, if :class:`LinearCoreset` has its loss; else None."""
-    if task.kind.endswith("CV") or (task.codes is None and np.prod(np.shape(task.y)[1:]) > 1):
+    if type(task.model).__name__.endswith("CV") or (task.codes is None and np.prod(np.shape(task.y)[1:]) > 1):
         return None  # several penalties, or several targets
     try:
         goal = penalised_loss(task.model)
@@ -243,11 +239,7 @@ def nested_choices(task: Task, counts: list[int], rng: np.random.Generator) -> l
         here = replace(core, indices=rows[core.indices], n_samples=n, total_weight=total)
         choices.append(replace(choice, core=here))
         rows, kept = here.indices, core.indices
-        task = replace(
-            task,
-            X=take_rows(task.X, kept),
-            y=take_rows(task.y, kept),
-            weights=core.weights,
-            codes=None if task.codes is None else task.codes[kept],
-        )
+        X, y = take_rows(task.X, kept), take_rows(task.y, kept)
+        codes = None if task.codes is None else task.codes[kept]
+        task = replace(task, X=X, y=y, weights=core.weights, codes=codes)
     return choices[::-1]
