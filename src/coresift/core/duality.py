@@ -236,7 +236,8 @@ def bound_excess(
     directions = None if start.order > 1 else _Directions(start, gram)
     n_passes, length, is_used = 1, 1.0, False  # is the step at best used for a dual point?
     if step is None and value * start.weight > start.at_zero:  # far off, where curvatures may vanish or explode
-        best, n_passes, anew = _start_over(sums_at, theta, anew), 2 + (anew is not None), None
+        n_passes, other = (2, np.zeros_like(theta)) if anew is None else (3, anew())
+        best, anew = sums_at(other, other, None), None
     while n_passes < max_passes:
         is_close = value + value_slack - lower <= _CLOSE * (value - best.objective)
         is_enough = value + value_slack - lower <= max(tolerance * lower, 4.0 * (value_slack + slack))
@@ -262,18 +263,13 @@ def bound_excess(
             best, length, is_used = tried, 1.0, directions is None
             continue
         if anew is not None:
-            best, n_passes, anew = _start_over(sums_at, theta, anew), n_passes + 2, None
-            is_used = False
+            other, n_passes = anew(), n_passes + 2
+            best, anew, is_used = sums_at(other, other, None), None, False
             continue
         rise = tried.objective - best.objective + length * fall
         length *= float(np.clip(0.5 * length * fall / rise, 0.1, 0.5)) if np.isfinite(rise) else 0.1
     bound = value + value_slack - lower
     return _certificate(start.problem, bound, max(value - best.objective, 0.0), value, lower, n_passes)
-
-
-def _start_over(sums_at: SumsAt, theta: np.ndarray, anew: Callable[[], np.ndarray] | None) -> DualSums:
-    other = np.zeros_like(theta) if anew is None else anew()
-    return sums_at(other, other, None)
 
 
 class _Directions:
