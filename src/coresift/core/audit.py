@@ -53,10 +53,8 @@ class AuditResult:
     def __repr__(self) -> str:
         where = "in R^d" if np.isinf(self.radius) else f"in the ball of radius {self.radius:g}"
         levels = ", ".join(f"{level:.0%} {value:.3g}" for level, value in self.quantiles.items())
-        return (
-            f"worst error found {self.worst_error:.4g} (ratio {self.worst_ratio:.4g}) among {self.n_queries} "
-            f"{self.loss} queries {where}; random queries: mean {self.mean_error:.3g}, quantiles {levels}"
-        )
+        worst = f"worst error found {self.worst_error:.4g} (ratio {self.worst_ratio:.4g}) among {self.n_queries}"
+        return f"{worst} {self.loss} queries {where}; random queries: mean {self.mean_error:.3g}, quantiles {levels}"
 
 
 def worst_query(

@@ -146,10 +146,8 @@ class KMeansCoreset(PassCoreset):
         size = min(_ADVISED * len(self.centers_), self._n_samples) if size is None else size
         size = check_budget(size, self._n_samples)
         uniform, coreset = self._expected_excess(size)
-        text = (
-            f"With {size:,} rows, centres fitted to a uniform sample are expected to cost {uniform:.2%} more than the "
-            f"best, those fitted to this coreset {coreset:.2%}."
-        )
+        text = f"With {size:,} rows, centres fitted to a uniform sample are expected to cost {uniform:.2%} more"
+        text += f" than the best, those fitted to this coreset {coreset:.2%}."
         if uniform <= max(coreset + _AS_GOOD[0], coreset * _AS_GOOD[1]):
             return f"{text} Uniform sampling is as good here."
         return f"{text} Uniform samples miss small or distant clusters: draw the coreset."

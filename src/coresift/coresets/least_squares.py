@@ -58,10 +58,9 @@ class SquaresCertificate:
         return min((0.5 * self.penalized_excess) ** 2, self.penalized_excess)
 
     def __str__(self) -> str:
-        return (
-            f"sums of squares within {self.lowest:.6g} and {self.highest:.6g} of those of all rows (rank {self.rank}); "
-            f"excess of a least-squares fit at most {self.excess:.3g}, with a penalty {self.penalized_excess:.3g}"
-        )
+        within = f"within {self.lowest:.6g} and {self.highest:.6g} of those of all rows (rank {self.rank})"
+        excess = f"excess of a least-squares fit at most {self.excess:.3g}, with a penalty {self.penalized_excess:.3g}"
+        return f"sums of squares {within}; {excess}"
 
 
 class LeastSquaresCoreset(PassCoreset):
