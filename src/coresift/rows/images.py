@@ -89,7 +89,6 @@ def in_bytes(image: Any, name: str) -> Any:
 
 def decode(path: str, size: int, crop: Crop) -> np.ndarray:
     """The part of an image that ``crop`` names, as (3, size, size) uint8."""
-    bilinear = Image.Resampling.BILINEAR
     with opened_image(path) as image:
         width, height = image.size
         box, mirror = crop(width, height)
@@ -98,7 +97,7 @@ def decode(path: str, size: int, crop: Crop) -> np.ndarray:
         image.draft("RGB", (math.ceil(width * size / sides[0]), math.ceil(height * size / sides[1])))
         across, down = image.size[0] / width, image.size[1] / height
         box = (box[0] * across, box[1] * down, box[2] * across, box[3] * down)
-        small = in_bytes(image, path).convert("RGB").resize((size, size), bilinear, box=box)
+        small = in_bytes(image, path).convert("RGB").resize((size, size), Image.Resampling.BILINEAR, box=box)
         pixels = np.asarray(small, dtype=np.uint8).transpose(2, 0, 1)
     return np.ascontiguousarray(pixels[:, :, ::-1] if mirror else pixels)
 
