@@ -331,7 +331,10 @@ class SelectionContext:
         return self.aligned(found, "features")
 
     def aligned(self, values: Any, name: str) -> Any:
-        """``values``, a row for each of the run; of a row for each that ``train`` got, those that are not held out."""
+        """Return ``values`` with a row for each of the run.
+
+        They may have a row for each that ``train`` got; those held out are left out. Errors call them ``name``.
+        """
         n = n_rows(self._X)
         found = values[self.numbers] if values.shape[0] == self.n_given != n else values
         check_length(found.shape[0], n, name)
