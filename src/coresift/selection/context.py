@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from .._errors import InvalidInputError
+from .._errors import InvalidInputError, InvalidTypeError
 from .._validation import as_numpy, check_choice, check_count, check_features, check_length
 from ..coresets.covering import in_units, principal
 from ..rows.columns import n_rows
@@ -109,6 +109,8 @@ class SelectionContext:
     ) -> None:
         (X, reader), (X_val, reader_val) = unwrapped(X), unwrapped(X_val)
         n_samples = n_rows(X)
+        if not n_samples or (X_val is not None and not n_rows(X_val)):
+            raise InvalidInputError(f"{'X_val' if n_samples else 'X'} has no rows; at least 1 is needed.")
         if gradients is not None and not isinstance(gradients, Gradients):
             gradients = Gradients(as_numpy(gradients))
         if y is not None:
@@ -257,6 +259,8 @@ class SelectionContext:
         """The model; an error if there is none."""
         if self.model is None:
             raise InvalidInputError("the strategy needs a model: pass model= (or gradients=, if it uses nothing else).")
+        if isinstance(self.model, str | type):
+            raise InvalidTypeError(f"model = {self.model!r} must be a torch.nn.Module; build_model makes one by name.")
         return self.model
 
     def gradients(self, *, output: int | None = None) -> Gradients:

@@ -319,7 +319,7 @@ def validation_of(found: LayerPass, loss: str | Loss) -> Validation:
     """The validation loss as a function of the last layer, with residuals computed from the outputs alone."""
     if not found.is_output:
         return Validation(found.gradients, found.outputs)
-    if loss == "cross_entropy" and found.targets.ndim == 1:
+    if loss == "cross_entropy" and found.targets.ndim == 1 and bool((found.targets >= 0).all()):  # -100 is ignored
         labels = found.targets.long().cpu().numpy()
         return Validation(found.gradients, found.outputs, lambda outputs: softmax_residuals(outputs, labels))
     compute, targets = per_sample_loss(loss), found.targets

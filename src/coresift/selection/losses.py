@@ -72,7 +72,7 @@ def with_class_numbers(targets: Any, loss: Any) -> Any:
         targets = targets[:, 0]
     is_float, is_labels = targets.is_floating_point(), targets.ndim == 1
     if is_float and bool((targets % 1 != 0).any() if is_labels else (targets < 0).any()):
-        wrong = "fractions" if is_labels else "negative numbers"
+        wrong = "NaN" if bool(targets.isnan().any()) else "fractions" if is_labels else "negative numbers"
         raise InvalidInputError(f"y has {wrong}, but the loss is for classification: choose another, such as 'mse'.")
     return targets.long() if is_labels else targets
 
@@ -97,9 +97,12 @@ def _guarded(loss: Loss) -> Loss:
             raise InvalidInputError(f"the model has one output, and the cross entropy of one class is always 0: {how}.")
         try:
             losses = loss(outputs, targets)
-        except IndexError as error:
-            if own is not Kind.CLASSES:
-                raise
+        except (IndexError, RuntimeError, ValueError, TypeError) as error:
+            if own is not Kind.CLASSES or not isinstance(error, IndexError):
+                if own is None:  # of the caller
+                    raise
+                shapes = f"outputs {tuple(outputs.shape)} and targets {tuple(targets.shape)}, {targets.dtype}"
+                raise InvalidInputError(f"the loss has no use for {shapes}: {str(error).splitlines()[0]}") from error
             known, n_outputs = f"y has labels {int(targets.min())} to {int(targets.max())}", outputs.shape[1]
             text = f"{known}, but the model has {n_outputs} outputs: labels must be from 0 to {n_outputs - 1}."
             raise InvalidInputError(text) from error

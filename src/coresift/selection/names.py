@@ -81,12 +81,16 @@ def register(name: str, strategy: Any, *, replace: bool = False) -> None:
     _REGISTRY[key] = strategy
 
 
-def strategy_named(name: str) -> Strategy:
-    """Look up a strategy by ``name``, ignoring case, with ``-`` or ``_``.
+def strategy_named(name: Any) -> Strategy:
+    """Look up a strategy by ``name``, ignoring case, with ``-`` or ``_``; return it if it is a strategy itself.
 
     >>> strategy_named("random").name
     'random'
     """
+    if isinstance(name, Strategy) and not isinstance(name, type):
+        return name
+    if not isinstance(name, str):
+        raise InvalidTypeError(f"strategy = {name!r:.60} must be a name, or an object with a method select.")
     found = _REGISTRY.get(_key(name))
     if found is None:
         close = get_close_matches(_key(name), _REGISTRY, n=1)

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from .._errors import InvalidInputError
+from .._errors import InvalidInputError, InvalidTypeError
 from .._progress import logger
+from .._validation import check_count, check_numbers, check_positive
 from ..coresets.files import write_npz, write_whole
 from ..rows.arrays import array_names, read_arrays
 from .context import SelectionContext
@@ -78,6 +79,10 @@ class ByScore(Kept):
             found = proxy_scores(context)
         elif isinstance(found, str | os.PathLike):
             found = Scores.load(found)
+        elif not isinstance(found, Scores):
+            raise InvalidTypeError(
+                f"scores = {found!r:.60} must be Scores, or the path of a file that Scores.save wrote."
+            )
         return context.aligned(found.hardness(self.score), "scores")[context.rows]
 
 
@@ -133,8 +138,10 @@ class Scores:
     columns: Mapping[str, NDArray[np.float32]]
 
     def __post_init__(self) -> None:
-        found = list(self.columns.values())
-        if any(each.ndim != 1 or len(each) != len(found[0]) or not np.isfinite(each).all() for each in found):
+        found = [check_numbers(each, name) for name, each in self.columns.items()]
+        if not found or any(
+            each.ndim != 1 or len(each) != len(found[0]) or not np.isfinite(each).all() for each in found
+        ):
             raise InvalidInputError("scores must be finite, one number for each sample.")
 
     def __getitem__(self, name: str) -> NDArray[np.float32]:
@@ -178,6 +185,8 @@ def proxy_scores(context: SelectionContext, epochs: int = 5, lr: float = 1e-3, f
     >>> proxy_scores(context)["el2n"].shape
     (40,)
     """
+    check_count(epochs, "epochs")
+    check_positive(lr, "lr")
     whole = context.whole()
     return whole.kept(("scores", epochs, lr, fresh), lambda: _scored(whole, epochs, lr, fresh))
 

@@ -58,13 +58,16 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError):
             raise InvalidInputError(f"{self.path}: out must be a folder, not a file or in one.") from None
+        drafts = *self.path.glob(".coresift-*.tmp"), *self._checkpoints.glob(".coresift-*.tmp")
+        others = sorted({each.name for each in {*self.path.iterdir()}.difference(drafts)} - {_LOCK, _HOLDER})
+        if others and not (self.path / CONFIG).exists():
+            raise InvalidInputError(f"{self.path}: holds other files ({others[0]}); use an empty folder.")
         if held is not None and os.access(self.path, os.W_OK):  # a finished run may be on a read-only disk
             self._lock(held)
-        for draft in (*self.path.glob(".coresift-*.tmp"), *self._checkpoints.glob(".coresift-*.tmp")):
+        for draft in drafts:
             draft.unlink(missing_ok=True)  # left by a process that was killed while writing
-        if not (self.path / CONFIG).exists():
-            if others := sorted({each.name for each in self.path.iterdir()} - {_LOCK, _HOLDER}):
-                raise InvalidInputError(f"{self.path}: holds other files ({others[0]}); use an empty folder.")
+        if not (self.path / CONFIG).exists() or not (self.checkpoints() or (self.path / RESULT).exists()):
+            (self.path / DATA).unlink(missing_ok=True)  # of a run that failed before there was anything to keep
             _write_json(self.path / CONFIG, {**_FORMAT, **config})
             return
         before, now = self.config(), json.loads(json.dumps(dict(config)))

@@ -16,7 +16,7 @@ from torch import nn
 
 from .._errors import DivergedError, InvalidInputError
 from .._progress import Display, Progress, bars, logger
-from .._validation import check_choice
+from .._validation import check_choice, check_instance
 from ..coresets.coreset import Coreset
 from ..data.splits import DatasetSplits
 from ..selection import Regime, Strategy
@@ -145,6 +145,7 @@ def train(
     """
     given = locals()
     check_choice(clock, "clock", tuple(CLOCKS))
+    check_instance(model, "model", nn.Module)
     options = TrainOptions(**{each.name: given[each.name] for each in fields(TrainOptions)}).checked()
     options = resolve(options, data)
     feeds, options = load(model, data, labels, test, transform, options)

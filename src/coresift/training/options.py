@@ -50,7 +50,7 @@ class TrainOptions:
     amp: Any = option(None, "Mixed precision: bf16, or fp16 on a GPU.", choices=lambda: list(AMP))
     clip: float | None = option(None, "Clip gradients to this norm.", limits={"above": 0, "below": math.inf})
     accumulate: int = option(1, "Number of batches for each step of the optimizer.", min=1)
-    early_stopping: Any = option(
+    early_stopping: int | Callable[..., Any] | None = option(
         None, "Stop after this many evaluations in a row without a smaller validation loss.", min=1
     )
     loss: Any = option(None, "cross_entropy, mse, l1, huber or bce. [default: cross_entropy, or mse for regression]")

@@ -1,11 +1,13 @@
 """A run in memory: its device and random streams, how it is prepared, saved to a folder, and resumed from it."""
 
 import dataclasses
+import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,7 @@ from .. import __version__
 from .._errors import InvalidInputError, InvalidTypeError
 from .._validation import as_numpy, check_budget, check_length, parse_budget
 from ..data.splits import DatasetSplits
-from ..selection import Strategy, strategy_named
+from ..selection import strategy_named
 from ..selection.gradients import check_trainable, has_embedding, linear_layer, own_randomness, undisturbed
 from ..selection.losses import per_sample_loss, with_class_numbers
 from ..selection.strategy import asks_for
@@ -263,10 +265,7 @@ def _amp_type(amp: Any, device: torch.device) -> torch.dtype | None:
 def resolve(options: TrainOptions, data: Any) -> TrainOptions:
     """Replace the names of strategy, loss and device by what they mean for these data."""
     strategy, loss, val_fraction = options.strategy, options.loss, options.val_fraction
-    if isinstance(strategy, str):
-        strategy = strategy_named(strategy)
-    if not isinstance(strategy, Strategy):
-        raise InvalidTypeError(f"strategy = {strategy!r} must be a name or have a method select.")
+    strategy = strategy_named(strategy)
     if loss is None:
         loss = "mse" if isinstance(data, DatasetSplits) and data.task == "regression" else "cross_entropy"
     per_sample_loss(loss)  # raises if it cannot be used
@@ -292,8 +291,8 @@ def load(
     if labels is not None:
         check_length(len(labels), len(whole), "labels", "data")
         whole.y = targets_of(labels).to(place) if whole.is_held else labels
-    if not (n := len(whole)):
-        raise InvalidInputError("the training data has no samples.")
+    if not (n := len(whole)) or (test_feed is not None and not len(test_feed)):
+        raise InvalidInputError(f"the {'test' if n else 'training'} data has no samples.")
     fingerprint = whole.fingerprint()
     n_val = check_budget(float(fraction), n, "val_fraction") if fraction else 0
     if n_val >= n:
@@ -317,7 +316,7 @@ def identity(model: nn.Module, feeds: Feeds, transform: Any, scheduler: Any, opt
     shapes = ", ".join(f"{name} {tuple(value.shape)}" for name, value in model.named_parameters())
     return {
         **options.recorded(),
-        "strategy": repr(strategy) if dataclasses.is_dataclass(strategy) else described(strategy),
+        "strategy": _settings(strategy) if dataclasses.is_dataclass(strategy) else described(strategy),
         **{name: _named(getattr(options, name)) for name in ("optimizer", "amp", "early_stopping")},
         "scheduler": None if scheduler is None else described(scheduler),
         "loss": loss if isinstance(loss, str) else described(loss),
@@ -329,6 +328,21 @@ def identity(model: nn.Module, feeds: Feeds, transform: Any, scheduler: Any, opt
         "data": feeds.fingerprint,
         "software": {"coresift": __version__, "torch": torch.__version__, "numpy": np.__version__},
     }
+
+
+def _settings(value: Any) -> str:
+    """Describe a strategy with its settings: arrays and files of scores by a checksum, functions by their names."""
+    if dataclasses.is_dataclass(value):
+        names = [each.name for each in dataclasses.fields(value)]
+        return f"{type(value).__name__}({', '.join(f'{name}={_settings(getattr(value, name))}' for name in names)})"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key}={_settings(each)}' for key, each in value.items())}}}"
+    if isinstance(value, str | os.PathLike) and Path(value).suffix == ".npz" and Path(value).is_file():
+        return f"{zlib.crc32(Path(value).read_bytes()):08x}"
+    if hasattr(value, "shape") or (isinstance(value, list | tuple) and value):
+        array = np.ascontiguousarray(as_numpy(value.toarray() if hasattr(value, "toarray") else value))
+        return f"{array.shape} {array.dtype} {zlib.crc32(array.tobytes()):08x}"
+    return described(value) if callable(value) or repr(value) == object.__repr__(value) else repr(value)
 
 
 def _named(value: Any) -> Any:

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy, one_hot
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset, Sampler, TensorDataset, default_collate
 
-from .._errors import CoresiftError, InvalidInputError
+from .._errors import CoresiftError, InvalidInputError, InvalidTypeError
 from .._progress import logger
 from .._validation import as_numpy, check_count, check_length, parse_budget
 from ..coresets.coreset import Coreset, Guarantee
@@ -136,7 +136,7 @@ class CoresetSampler(Sampler[int]):
         elif context:
             raise InvalidInputError(f"{', '.join(context)}: data is a SelectionContext, which has its own.")
         self.context = data
-        self.strategy = strategy_named(strategy) if isinstance(strategy, str) else strategy
+        self.strategy = strategy_named(strategy)
         budget, select_every = with_defaults(self.strategy, budget, select_every)
         self.budget = parse_budget(budget, self.context.n_samples)
         self.select_every, self.shuffle = check_count(select_every, "select_every"), shuffle
@@ -278,6 +278,8 @@ class CoresetSampler(Sampler[int]):
             "selected_at": self._selected_at,
             "seed": self.seed,
             "n_samples": core.n_samples,
+            "budget": self.budget,
+            "strategy": name_of(self.strategy),
             "method": core.method,
             "total_weight": core.total_weight,
             "guarantee": core.guarantee and core.guarantee.as_dict(),
@@ -287,8 +289,10 @@ class CoresetSampler(Sampler[int]):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore a ``state`` of :meth:`state_dict`."""
-        if (n := state["n_samples"]) != self.context.n_samples:
-            raise InvalidInputError(f"the state has n_samples = {n}, but there are {self.context.n_samples}.")
+        n = self.context.n_samples
+        for name, now in {"n_samples": n, "budget": self.budget, "strategy": name_of(self.strategy)}.items():
+            if (before := state.get(name, now)) != now:
+                raise InvalidInputError(f"the state has {name} = {before!r}, but this sampler has {now!r}.")
         indices, weights = (state[key].cpu().numpy() for key in ("indices", "weights"))
         proved = Guarantee.from_dict(p) if isinstance(p := state.get("guarantee"), dict) else None  # 0.1: a sentence
         total, method = state.get("total_weight"), state["method"]
@@ -350,7 +354,10 @@ def inputs_and_targets(data: Any) -> tuple[Any, Any]:
         if len(data.tensors) > 2:
             raise InvalidInputError(f"the TensorDataset has {len(data.tensors)} tensors; expected X and y.")
         data = data.tensors if len(data.tensors) == 2 else data.tensors[0]
-    if isinstance(data, tuple | list) and len(data) == 2 and hasattr(data[0], "shape"):
+    is_pair = isinstance(data, tuple | list) and len(data) == 2 and hasattr(data[0], "shape")
+    if isinstance(data, tuple | dict) and not is_pair:
+        raise InvalidTypeError(f"data is a {type(data).__name__} of {len(data)}: pass arrays X, y, or a data set.")
+    if is_pair:
         check_length(n_rows(data[1]), n_rows(data[0]), "y")
         return data[0], data[1]
     return data, None

@@ -55,6 +55,8 @@ class SiftedLoader:
         self.model = model
         self.coreset_sampler = sampler  # a trainer that finds "sampler" would set its epoch too early
         kept = {name: getattr(loader, name) for name in (*_KEPT, *_KEPT_TOO) if hasattr(loader, name)}
+        if kept.get("drop_last") and sampler.budget < (size := kept.get("batch_size") or 1):
+            raise InvalidInputError(f"budget = {sampler.budget}, but with drop_last=True no batch of {size} is left.")
         data, collate = _Carried(loader.dataset), partial(_collated, collate=loader.collate_fn)
         self.loader: DataLoader[Any] = DataLoader(data, sampler=sampler, collate_fn=collate, **kept)
         self.dataset, self.batch_size = loader.dataset, loader.batch_size
