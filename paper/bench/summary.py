@@ -178,10 +178,10 @@ def _other(record: Mapping[str, Any], protocol: Protocol) -> str:
     run = record["cell"]
     if run["table"] != protocol.table:
         raise ValueError(f"it belongs to the table {run['table']!r}")
-    if run["protocol"] != protocol.version:
-        return "other_protocol"
     if run["scale"] != protocol.scale:
         return "other_scale"
+    if run["protocol"] != protocol.version:
+        return "other_protocol"
     config = record["config"]  # must agree in all settings that both name
     is_same = all(config.get(name, value) == value for name, value in protocol.config.items())
     return "" if is_same else "other_config"

@@ -95,7 +95,8 @@ def run(
     found = store.read()
     for problem in found.problems:
         logger.warning("%s", problem)
-    others = sorted({record["cell"]["protocol"] for record in found.records} - {protocol.version})
+    cells = [record["cell"] for record in found.records]
+    others = sorted({cell["protocol"] for cell in cells if cell["scale"] == protocol.scale} - {protocol.version})
     if others:
         versions = ", ".join(map(str, others))
         logger.warning("the store also holds version %s of the protocol; versions are never mixed.", versions)

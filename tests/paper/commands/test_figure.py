@@ -85,7 +85,7 @@ def test_no_figure_named_lists_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["figure"]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    names = "bandwidth, function-approximation, covtype, lower-bound, gradients, methods"
+    names = "bandwidth, function-approximation, covtype, lower-bound, gradients, methods, equal-time"
     assert err == f"python -m paper: error: Which figure: {names}? Try 'python -m paper figure --help'.\n"
 
 

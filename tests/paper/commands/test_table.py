@@ -124,7 +124,7 @@ def test_no_record_of_this_scale_says_where_there_are_some(results: Path, run: R
     small = load_protocol("cifar10", "cpu")
     Store(results, "cifar10").append(record(small, small.runs()[0]))
     _, err = run("cifar10", code=1)
-    assert "the store holds 1 of another version of the protocol" in err
+    assert "the store holds 1 at another scale (see --scale)" in err
     assert "narrow ResNet-9 (cpu)" in run("cifar10", "--scale", "cpu")[0]
 
 
