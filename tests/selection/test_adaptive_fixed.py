@@ -151,7 +151,7 @@ def test_targets_and_features_that_are_no_numbers():
     X, y = data()
     with pytest.raises(CoresiftError, match="y contains NaN"):
         selected(X, np.where(np.arange(N) == 3, np.nan, X[:, 0]))
-    with pytest.raises(CoresiftError, match="features contains inf"):
+    with pytest.raises(CoresiftError, match="X contains infinity in column 0, row 3"):
         selected(np.where(np.arange(N)[:, None] == 3, np.inf, X), y, features="raw")
 
 

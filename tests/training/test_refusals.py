@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from coresift import InvalidInputError, InvalidTypeError
 from coresift.cli import main
-from coresift.selection import ByScore, Glister, KCenter, Scores, SelectionContext, proxy_scores
+from coresift.selection import ByScore, Glister, KCenter, Scores, SelectionContext, proxy_scores, registry
 from coresift.training import CoresetSampler, sift, train
 
 RNG = np.random.default_rng(0)
@@ -152,3 +152,13 @@ def test_ignored_labels_of_the_validation_split_are_ignored() -> None:
 def test_what_cannot_be_used_is_refused_in_a_sentence(call: Any, message: str) -> None:
     with pytest.raises((InvalidInputError, InvalidTypeError), match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    "name", ["HERDING", "FACILITY-LOCATION", "GRAPH-CUT", "COVER", "FIXED-CORESET", "K-CENTER", "RBF"]
+)
+def test_nan_is_reported_in_the_row_of_the_data_that_were_given(name: str) -> None:
+    broken = X[:60].copy()
+    broken[7, 2] = np.nan
+    with pytest.raises(InvalidInputError, match="X contains NaN in column 2, row 7"):
+        registry()[name].select(SelectionContext(broken, Y[:60]), 10, np.random.default_rng(0))

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._errors import InvalidInputError, InvalidTypeError
-from .._validation import as_numpy, check_choice, check_count, check_features, check_length
+from .._validation import as_numpy, check_choice, check_count, check_features, check_finite, check_length
 from ..coresets.covering import in_units, principal
 from ..rows.columns import n_rows
 from .gradients import Gradients, LayerPass, Validation, as_accepted, device_of, layer_pass, validation_of
@@ -332,13 +332,12 @@ class SelectionContext:
                     found = unit * principal(X, _N_COMPONENTS)
             else:
                 found = flattened(embedding(self._X) if callable(embedding) else embedding)
+        if getattr(found, "dtype", np.dtype(object)).kind == "f":  # here, where rows have the caller's numbers
+            check_finite(found, name="X" if isinstance(embedding, str) else "features")
         return self.aligned(found, "features")
 
     def aligned(self, values: Any, name: str) -> Any:
-        """Return ``values`` with a row for each of the run.
-
-        They may have a row for each that ``train`` got; those held out are left out. Errors call them ``name``.
-        """
+        """Return ``values``, called ``name`` in errors, without the rows that ``train`` held out if they have these."""
         n = n_rows(self._X)
         found = values[self.numbers] if values.shape[0] == self.n_given != n else values
         check_length(found.shape[0], n, name)

@@ -141,8 +141,7 @@ def evaluate(model: nn.Module, feed: Feed, loss: Any) -> dict[str, float]:
             loss_sum += float(per_sample(compute(outputs, y)).sum())
             if are_classes(outputs, y, loss):
                 k = outputs.shape[1]
-                # labels that the loss ignores, usually -100, are not hits, nor are outputs that are NaN
-                known = (y >= 0) & (y < k) & ~outputs.isnan().any(1)
+                known = (y >= 0) & (y < k) & ~outputs.isnan().any(1)  # ignored labels, usually -100, are not hits
                 pairs = torch.bincount((y * k + outputs.argmax(1))[known], minlength=k * k).reshape(k, k)
                 confusion = pairs if confusion is None else confusion + pairs
             elif outputs.numel() == y.numel() and has_distances:
