@@ -147,6 +147,10 @@ def test_ignored_labels_of_the_validation_split_are_ignored() -> None:
             "the loss has no use for",
         ),
         (lambda: train(network(), (X, np.where(Y, np.nan, 0.0)), "random", 10, epochs=1), "y has NaN"),
+        (
+            lambda: train(network(1), (X, Y + 1), "random", 10, epochs=1, loss="bce"),
+            "y has 1 to 2, but the loss is for",
+        ),
     ],
 )
 def test_what_cannot_be_used_is_refused_in_a_sentence(call: Any, message: str) -> None:

@@ -66,10 +66,11 @@ def per_sample_loss(loss: str | Loss) -> Loss:
 
 def with_class_numbers(targets: Any, loss: Any) -> Any:
     """Convert labels (n,) or (n, 1) of a classification loss to int64 (n,), not class probabilities (n, K)."""
-    if kind_of(loss, derived=False) is not Kind.CLASSES:
+    if (kind := kind_of(loss, derived=False)) is Kind.SWITCHES and bool(((targets < 0) | (targets > 1)).any()):
+        raise InvalidInputError(f"y has {targets.min():g} to {targets.max():g}, but the loss is for labels of 0 and 1.")
+    if kind is not Kind.CLASSES:
         return targets
-    if targets.ndim == 2 and targets.shape[1] == 1:
-        targets = targets[:, 0]
+    targets = targets[:, 0] if targets.ndim == 2 and targets.shape[1] == 1 else targets
     is_float, is_labels = targets.is_floating_point(), targets.ndim == 1
     if is_float and bool((targets % 1 != 0).any() if is_labels else (targets < 0).any()):
         wrong = "NaN" if bool(targets.isnan().any()) else "fractions" if is_labels else "negative numbers"
