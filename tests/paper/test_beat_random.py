@@ -45,6 +45,8 @@ def test_times_are_those_of_common_seeds():
     assert time_ratio(ours, runs()) is None
     slow, fast = dict.fromkeys(range(3), "slow"), {0: "slow", 1: "fast", 7: "slow"}
     assert time_ratio(replace(ours, processors=slow), replace(theirs, processors=fast)) == 1.5  # seed 1: two kinds
+    speeds, others = dict.fromkeys(range(3), 100.0), {0: 90.0, 1: 300.0, 7: 100.0}  # of one name, but not alike
+    assert time_ratio(replace(ours, speeds=speeds), replace(theirs, speeds=others)) == 1.5
 
 
 def record(method, every, budget, seed, accuracy, seconds, scale="paper"):

@@ -94,7 +94,8 @@ def strategy_named(name: Any) -> Strategy:
     found = _REGISTRY.get(_key(name))
     if found is None:
         close = get_close_matches(_key(name), _REGISTRY, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"choose one of {', '.join(_REGISTRY)}."
+        names = ", ".join(each for each in _REGISTRY if not each.endswith("-WARM"))
+        hint = f"did you mean {close[0]}?" if close else f"choose one of {names}; most also with -WARM."
         raise InvalidInputError(f"strategy {name!r} is unknown; {hint}")
     return found
 
