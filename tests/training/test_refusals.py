@@ -71,6 +71,15 @@ def test_a_folder_that_is_refused_stays_as_it_was(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="holds other files"):
         trained("random", out=tmp_path)
     assert [each.name for each in tmp_path.iterdir()] == ["thesis.tex"]
+    model = tmp_path / "model"  # of another library, whose files have the same names
+    model.mkdir()
+    for name in ("config.json", "data.json", "model.safetensors"):
+        (model / name).write_text('{"model_type": "bert"}')
+    with pytest.raises(InvalidInputError, match="not the configuration of a run"):
+        trained("random", out=model)
+    assert {each.name: each.read_text() for each in model.iterdir()} == dict.fromkeys(
+        ("config.json", "data.json", "model.safetensors"), '{"model_type": "bert"}'
+    )
 
 
 def test_the_command_stops_early(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -144,7 +153,7 @@ def test_ignored_labels_of_the_validation_split_are_ignored() -> None:
         (lambda: proxy_scores(SelectionContext(X, Y, model=network()), lr=-1.0), "lr = -1"),
         (
             lambda: train(network(), (X, np.eye(2, dtype=np.int64)[Y]), "random", 10, epochs=1),
-            "the loss has no use for",
+            r"the loss of outputs \(10, 2\) and targets \(10, 2\), torch.int64 failed: ",
         ),
         (lambda: train(network(), (X, np.where(Y, np.nan, 0.0)), "random", 10, epochs=1), "y has NaN"),
         (

@@ -103,7 +103,7 @@ def _guarded(loss: Loss) -> Loss:
                 if own is None:  # of the caller
                     raise
                 shapes = f"outputs {tuple(outputs.shape)} and targets {tuple(targets.shape)}, {targets.dtype}"
-                raise InvalidInputError(f"the loss has no use for {shapes}: {str(error).splitlines()[0]}") from error
+                raise InvalidInputError(f"the loss of {shapes} failed: {str(error).partition(chr(10))[0]}") from error
             known, n_outputs = f"y has labels {int(targets.min())} to {int(targets.max())}", outputs.shape[1]
             text = f"{known}, but the model has {n_outputs} outputs: labels must be from 0 to {n_outputs - 1}."
             raise InvalidInputError(text) from error

@@ -59,8 +59,9 @@ class RunFolder:
         except (FileExistsError, NotADirectoryError):
             raise InvalidInputError(f"{self.path}: out must be a folder, not a file or in one.") from None
         drafts = *self.path.glob(".coresift-*.tmp"), *self._checkpoints.glob(".coresift-*.tmp")
-        others = sorted({each.name for each in {*self.path.iterdir()}.difference(drafts)} - {_LOCK, _HOLDER})
-        if others and not (self.path / CONFIG).exists():
+        if (self.path / CONFIG).exists():
+            self.config()  # raises unless it is that of a run
+        elif others := sorted({each.name for each in {*self.path.iterdir()}.difference(drafts)} - {_LOCK, _HOLDER}):
             raise InvalidInputError(f"{self.path}: holds other files ({others[0]}); use an empty folder.")
         if held is not None and os.access(self.path, os.W_OK):  # a finished run may be on a read-only disk
             self._lock(held)

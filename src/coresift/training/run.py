@@ -264,8 +264,7 @@ def _amp_type(amp: Any, device: torch.device) -> torch.dtype | None:
 
 def resolve(options: TrainOptions, data: Any) -> TrainOptions:
     """Replace the names of strategy, loss and device by what they mean for these data."""
-    strategy, loss, val_fraction = options.strategy, options.loss, options.val_fraction
-    strategy = strategy_named(strategy)
+    strategy, loss, val_fraction = strategy_named(options.strategy), options.loss, options.val_fraction
     if loss is None:
         loss = "mse" if isinstance(data, DatasetSplits) and data.task == "regression" else "cross_entropy"
     per_sample_loss(loss)  # raises if it cannot be used
