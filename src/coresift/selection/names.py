@@ -109,7 +109,8 @@ def _key(name: str) -> str:
 def methods(name: str | None = None) -> list[dict[str, str]]:
     """The methods of ``methods.csv``, all or those behind a ``name``; "about" is the paragraph of "All methods"."""
     found = list(csv.DictReader((files(__package__) / "methods.csv").read_text(encoding="utf-8").splitlines()))
-    if name is None or strategy_named(name) is None:
+    if name is None:
         return found
+    strategy_named(name)  # raises if it is unknown
     shown = _key(name).removesuffix("-WARM"), f"...{_key(name)[-5:]}"
     return [method for method in found if method["name"] in shown]

@@ -80,9 +80,7 @@ class ByScore(Kept):
         elif isinstance(found, str | os.PathLike):
             found = Scores.load(found)
         elif not isinstance(found, Scores):
-            raise InvalidTypeError(
-                f"scores = {found!r:.60} must be Scores, or the path of a file that Scores.save wrote."
-            )
+            raise InvalidTypeError(f"scores = {found!r:.60} must be Scores, or the path of a file of scores.")
         return context.aligned(found.hardness(self.score), "scores")[context.rows]
 
 
